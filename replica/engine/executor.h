@@ -25,7 +25,8 @@ struct SequenceStep {
   int32_t logits_from = 0;
 };
 
-/// Copy-on-write: the first `tokens` slots of `from` are copied to `to` before anything else of the step.
+/// Copy-on-write: the first `tokens` slots of `from` are copied to `to` before anything else of the step, in the order of
+/// the batch's list (a block may be the target of one copy and, given back in between, of a later one).
 struct BlockCopy {
   BlockId from;
   BlockId to;
