@@ -1,0 +1,29 @@
+// Internal to common/openai: the simdjson side of reading request bodies. Not for other rooms (it shows simdjson types).
+#pragma once
+
+#include <simdjson.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/openai/api_error.h"
+#include "common/openai/chat_fields.h"
+
+namespace kvring::openai {
+
+namespace json = simdjson::ondemand;
+
+/// The error of a failed read of field `param`.
+ApiError JsonError(simdjson::error_code error, std::string_view param);
+
+/// Walks `messages` into canonical bytes and, if `messages_out` is not null, into values.
+std::optional<ApiError> WalkMessages(json::value value, CanonicalPrompt& canonical, std::vector<ChatMessage>* messages_out);
+/// Adds `tools` (raw JSON) to the canonical bytes; null is nothing. The raw text is stored in `raw_out` if not null.
+std::optional<ApiError> WalkTools(json::value value, CanonicalPrompt& canonical, std::string* raw_out);
+
+/// A padded document over `body`, in this thread's parser. The document is valid until the next call in this thread.
+simdjson::error_code OpenDocument(std::string& body, json::document& document);
+
+}  // namespace kvring::openai
