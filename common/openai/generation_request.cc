@@ -77,7 +77,8 @@ MaybeError ReadStop(json::value value, std::vector<std::string>& out) {
   for (auto element : array) {
     json::value item;
     if (auto error = std::move(element).get(item)) return JsonError(error, "stop");
-    if (auto error = ReadString(item, absl::StrCat("stop[", out.size(), "]"), out.emplace_back())) return error;
+    const std::string path = absl::StrCat("stop[", out.size(), "]");
+    if (auto error = ReadString(item, path, out.emplace_back())) return error;
     if (out.size() > kMaxStops) return InvalidRequest("stop", absl::StrCat("stop holds more than ", kMaxStops, " strings."));
   }
   return std::nullopt;
@@ -216,7 +217,8 @@ class GenerationReader {
     }
     if (flat_ids) return WrongPrompt();
     if (type == json::json_type::string && request_.prompt_ids.empty()) {
-      return ReadString(item, absl::StrCat("prompt[", request_.prompts.size(), "]"), request_.prompts.emplace_back());
+      const std::string path = absl::StrCat("prompt[", request_.prompts.size(), "]");
+      return ReadString(item, path, request_.prompts.emplace_back());
     }
     if (type == json::json_type::array && request_.prompts.empty()) return IdArray(item);
     return WrongPrompt();
