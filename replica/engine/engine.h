@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,6 @@ struct StepReport {
 
 class Engine {
  public:
-  static constexpr int32_t kMaxLogprobs = 20;
-
   Engine(Executor& executor, const EngineOptions& options);
 
   /// InvalidArgument: a field is out of range (named).  OutOfRange: context_length_exceeded, with limit, prompt and
@@ -91,22 +90,20 @@ class Engine {
   std::string CheckIntegrity() const;
 
  private:
-  absl::Status Validate(const EngineRequest& request) const;
-  absl::Status ResolveMaxTokens(ActiveRequest& request) const;
-  void BuildBatch(const StepPlan& plan);
-  void ReportAdmissions(const StepPlan& plan);
+  Sequence& AddChoice(ActiveRequest& request, int32_t choice);
+  StepReport BuildBatch(const StepPlan& plan);
+  void ReportAdmissions(const StepPlan& plan, Instant now);
+  absl::Status CheckOutput() const;
   void HandleOutput(const StepPlan& plan);
-  void FailBatch(const StepPlan& plan, const absl::Status& status);
-  void Fail(ActiveRequest& request, const absl::Status& status);
-  void AfterCompute(Sequence& sequence, int32_t first_row, int32_t rows);
   void EmitPromptRows(Sequence& sequence, int32_t first_row, int32_t rows);
-  void ForkChoices(Sequence& first);
-  void SampleAll(Sequence& sequence, int32_t row);
-  bool SampleToken(Sequence& sequence, int32_t row);
+  void AdvanceChoices(Sequence& sequence, int32_t row);
+  void Fork(Sequence& first);
+  void SampleToken(Sequence& sequence, int32_t row);
   void AcceptToken(Sequence& sequence, TokenId token, int32_t row);
   std::span<const TokenId> BannedTokens(const Sequence& sequence) const;
   std::optional<TokenLogprobs> LogprobsOf(const ActiveRequest& request, TokenId token, int32_t row);
   void FinishSequence(Sequence& sequence, FinishReason reason);
+  void Fail(ActiveRequest& request, const absl::Status& status);
   void Emit(const ActiveRequest& request, EngineEvent::Kind what);
   void DropEnded();
   std::span<const float> Row(int32_t row) const;
@@ -122,6 +119,7 @@ class Engine {
   uint64_t next_sequence_ = 1;
   uint64_t next_arrival_ = 1;
   Batch batch_;
+  int32_t rows_ = 0;  // of logits that the batch asks for
   StepOutput output_;
   std::vector<EngineEvent> events_;
 };

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
+#include "common/instant.h"
 #include "replica/kv/block_manager.h"
 
 namespace kvring::replica {
@@ -74,6 +75,7 @@ struct EngineEvent {
   struct Admitted {
     int32_t prompt_tokens = 0;
     int32_t cached_tokens = 0;
+    Duration queued{};  // from Add to the step that admitted it
   };
   /// In order of position; the first prompt token has no log probability.
   struct PromptToken {

@@ -60,7 +60,7 @@ class Sampler {
                                 std::span<const TokenId> banned);
   void CollectCandidates(std::span<const float> logits);
   void KeepTopK(int32_t k);
-  TokenId DrawFromAll(double temperature, double uniform) const;
+  TokenId DrawFromAll(double temperature, double uniform);
   TokenId DrawFromNucleus(const SamplingParams& params, double uniform);
 
   std::vector<float> adjusted_;

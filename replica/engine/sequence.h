@@ -58,6 +58,7 @@ struct Sequence {
 
 struct ActiveRequest {
   EngineRequest spec;
+  Instant added;
   int32_t max_tokens = 0;  // resolved
   std::vector<std::unique_ptr<Sequence>> choices;  // choice 0 alone until the prompt is computed
   int32_t finished_choices = 0;

@@ -97,8 +97,8 @@ class BlockManager {
   /// Says that history[0, computed) has been written: its whole blocks become matchable, or are merged with equal ones.
   void Commit(BlockTable& table, std::span<const TokenId> history, int32_t computed);
 
-  /// A second table on the same blocks.
-  BlockTable Fork(const BlockTable& table);
+  /// A second table on the blocks of the first `computed` tokens.
+  BlockTable Fork(const BlockTable& table, int32_t computed);
 
   /// Gives all blocks back, last first. A table that holds nothing any more: counted as a double free, no effect.
   void Release(BlockTable& table);
@@ -140,21 +140,28 @@ class BlockManager {
     uint64_t serial = 0;     // of its registration; 0: not matchable
     uint64_t parent_serial = 0;
     BlockHash hash;
+    BlockHash parent_hash;
     CacheRoot root;
   };
 
   std::span<const TokenId> Slice(std::span<const TokenId> tokens, int32_t index) const;
-  std::span<TokenId> StoredTokens(int32_t block);
   std::span<const TokenId> StoredTokens(int32_t block) const;
   void HashUpTo(BlockTable& table, std::span<const TokenId> tokens, int32_t blocks) const;
-  BlockHash ParentHash(const BlockTable& table, int32_t index) const;
-  /// The matchable block equal to block `index` of this history, kNone when there is none.
-  int32_t Find(const BlockTable& table, std::span<const TokenId> tokens, int32_t index, int32_t parent, bool& collided) const;
-  int32_t MatchBlocks(BlockTable& table, const AdmitRequest& request, std::vector<int32_t>& matched) const;
+  struct Lookup {
+    int32_t block = kNone;     // the matchable block that equals the one looked for
+    int32_t collided = kNone;  // the block that has its hash but is another
+  };
+  Lookup Find(const BlockTable& table, std::span<const TokenId> tokens, int32_t index, int32_t parent) const;
+  /// Appends the longest cached prefix to `matched`; true when it ended at a collision.
+  bool MatchBlocks(BlockTable& table, std::span<const TokenId> tokens, int32_t max_tokens,
+                   std::vector<int32_t>& matched) const;
+  bool IsOrphan(int32_t block) const;
   int32_t Take();
   void Reference(int32_t block);
   void Dereference(int32_t block);
   void CommitBlock(BlockTable& table, std::span<const TokenId> history, int32_t index);
+  void Merge(BlockTable& table, int32_t index, int32_t equal);
+  void DropOrphan(int32_t block);
   void Register(const BlockTable& table, std::span<const TokenId> history, int32_t index, int32_t parent);
   void Unregister(int32_t block);
   void PushNewest(int32_t block);
@@ -174,9 +181,9 @@ class BlockManager {
   int32_t oldest_ = kNone;
   int32_t cached_count_ = 0;
   uint64_t next_serial_ = 1;
-  mutable BlockManagerStats stats_;
+  BlockManagerStats stats_;
   CacheEventLog events_;
-  std::vector<int32_t> scratch_;
+  std::vector<int32_t> matched_;  // scratch of Admit
 };
 
 }  // namespace kvring::replica

@@ -1,0 +1,180 @@
+#include "replica/engine/scheduler.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+
+namespace kvring::replica {
+namespace {
+
+/// Waiting sequences that one step looks at behind the first that does not fit.
+constexpr size_t kMaxBlockedPerStep = 16;
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options, BlockManager& blocks) : options_(options), blocks_(blocks) {
+  KVRING_CHECK(options.max_running > 0 && options.max_batch_tokens > options.max_running);
+}
+
+void Scheduler::Enqueue(Sequence& sequence) {
+  sequence.state = Sequence::State::kWaiting;
+  waiting_tokens_ += sequence.length();
+  waiting_.insert(&sequence);
+}
+
+void Scheduler::AddFork(Sequence& fork, Sequence& parent) {
+  KVRING_CHECK(parent.slots > 1 && fork.table.held);
+  parent.slots -= 1;
+  used_slots_ -= 1;
+  StartRunning(fork);
+}
+
+void Scheduler::Remove(Sequence& sequence) {
+  if (sequence.state == Sequence::State::kWaiting) {
+    waiting_.erase(&sequence);
+    waiting_tokens_ -= sequence.length();
+  } else if (sequence.state == Sequence::State::kRunning) {
+    running_.erase(std::ranges::lower_bound(running_, &sequence, ByRank()));
+    used_slots_ -= sequence.slots;
+    blocks_.Release(sequence.table);
+  }
+  sequence.state = Sequence::State::kFinished;
+}
+
+const StepPlan& Scheduler::Plan(Instant now) {
+  plan_.items.clear();
+  plan_.copies.clear();
+  plan_.admitted.clear();
+  plan_.preemptions = 0;
+  budget_ = options_.max_batch_tokens;
+  PlanDecodes();
+  PlanPrefills();
+  // What was preempted just now would be let in again, and the room it gave up is needed.
+  if (plan_.preemptions == 0) PlanAdmissions(now);
+  ++stats_.steps;
+  return plan_;
+}
+
+// A victim is the last in rank and the loop goes forward, so a victim is never one that is planned already.
+void Scheduler::PlanDecodes() {
+  for (size_t i = 0; i < running_.size(); ++i) {
+    if (running_[i]->pending() == 1) Schedule(*running_[i], 1);
+  }
+}
+
+void Scheduler::PlanPrefills() {
+  for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
+    const int32_t pending = running_[i]->pending();
+    if (pending > 1) Schedule(*running_[i], std::min(pending, budget_));
+  }
+}
+
+bool Scheduler::Schedule(Sequence& sequence, int32_t tokens) {
+  if (!MakeRoom(sequence, sequence.computed + tokens)) return false;
+  plan_.items.push_back({&sequence, tokens});
+  budget_ -= tokens;
+  return true;
+}
+
+bool Scheduler::MakeRoom(Sequence& sequence, int32_t end) {
+  for (;;) {
+    const BlockManager::Extension extension = blocks_.Extend(sequence.table, sequence.computed, end);
+    if (extension.ok) {
+      if (extension.copy_tokens > 0) {
+        plan_.copies.push_back({extension.copy_from, extension.copy_to, extension.copy_tokens});
+      }
+      return true;
+    }
+    Sequence& victim = *running_.back();
+    Preempt(victim);
+    if (&victim == &sequence) return false;
+  }
+}
+
+void Scheduler::Preempt(Sequence& victim) {
+  running_.pop_back();
+  used_slots_ -= victim.slots;
+  blocks_.Release(victim.table);
+  stats_.recomputed_tokens += victim.computed;
+  victim.computed = 0;
+  ++victim.preemptions;
+  ++stats_.preemptions;
+  ++plan_.preemptions;
+  Enqueue(victim);
+}
+
+void Scheduler::PlanAdmissions(Instant now) {
+  blocked_.clear();
+  for (auto next = waiting_.begin(); next != waiting_.end() && budget_ > 0;) {
+    Sequence& sequence = **next;
+    if (!blocked_.empty() &&
+        !std::ranges::all_of(blocked_, [&](const Sequence* b) { return MayBePassed(*b, now); })) {
+      break;
+    }
+    if (!TryAdmit(sequence)) {
+      MarkBlocked(sequence, now);
+      if (blocked_.size() >= kMaxBlockedPerStep) break;
+      ++next;
+      continue;
+    }
+    CountBypass();
+    next = waiting_.erase(next);
+    Schedule(sequence, std::min(sequence.pending(), budget_));
+  }
+}
+
+bool Scheduler::TryAdmit(Sequence& sequence) {
+  if (used_slots_ + sequence.slots > options_.max_running) return false;
+  const bool rows_wanted = sequence.prompt_rows_done < sequence.prompt_tokens;
+  const BlockManager::AdmitRequest request{
+      .tokens = sequence.tokens,
+      .max_cached_tokens = rows_wanted ? sequence.prompt_rows_done : sequence.length() - 1,
+      // Room for every running sequence to begin one more block: else the newcomer would be preempted at once.
+      .headroom_blocks = static_cast<int32_t>(running_.size()),
+      .readmission = sequence.admitted_once,
+  };
+  const std::optional<int32_t> cached = blocks_.Admit(sequence.table, request);
+  if (!cached.has_value()) return false;
+  waiting_tokens_ -= sequence.length();
+  sequence.computed = *cached;
+  sequence.cached_tokens = *cached;
+  sequence.blocked = false;
+  sequence.bypasses = 0;
+  if (!sequence.admitted_once) plan_.admitted.push_back(&sequence);
+  sequence.admitted_once = true;
+  StartRunning(sequence);
+  return true;
+}
+
+void Scheduler::StartRunning(Sequence& sequence) {
+  sequence.state = Sequence::State::kRunning;
+  running_.insert(std::ranges::lower_bound(running_, &sequence, ByRank()), &sequence);
+  used_slots_ += sequence.slots;
+}
+
+void Scheduler::MarkBlocked(Sequence& sequence, Instant now) {
+  if (!sequence.blocked) {
+    sequence.blocked = true;
+    sequence.blocked_since = now;
+  }
+  blocked_.push_back(&sequence);
+}
+
+bool Scheduler::MayBePassed(const Sequence& sequence, Instant now) const {
+  return sequence.bypasses < options_.max_bypasses && now - sequence.blocked_since < options_.max_bypass_time;
+}
+
+void Scheduler::CountBypass() {
+  for (Sequence* passed : blocked_) ++passed->bypasses;
+  stats_.bypasses += blocked_.empty() ? 0 : 1;
+}
+
+int64_t Scheduler::pending_prefill_tokens() const {
+  int64_t tokens = waiting_tokens_;
+  for (const Sequence* sequence : running_) {
+    if (sequence->pending() > 1) tokens += sequence->pending();
+  }
+  return tokens;
+}
+
+}  // namespace kvring::replica
