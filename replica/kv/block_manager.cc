@@ -117,7 +117,9 @@ void BlockManager::Merge(BlockTable& table, int32_t index, int32_t equal) {
 BlockTable BlockManager::Fork(const BlockTable& table, int32_t computed) {
   KVRING_CHECK(table.held);
   BlockTable fork = table;
+  const auto whole = static_cast<size_t>(computed / block_size_);
   fork.blocks.resize(std::min<size_t>(table.blocks.size(), BlocksFor(computed)));
+  fork.hashes.resize(std::min(table.hashes.size(), whole));  // beyond, its history goes its own way
   for (const BlockId block : fork.blocks) {
     if (block != kNullBlock) Reference(block.value);
   }
