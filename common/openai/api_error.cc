@@ -1,7 +1,7 @@
 #include "common/openai/api_error.h"
 
 #include "absl/strings/str_cat.h"
-#include "common/openai/json_text.h"
+#include "common/json_text.h"
 
 namespace kvring::openai {
 namespace {

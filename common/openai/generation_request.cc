@@ -262,6 +262,7 @@ class GenerationReader {
     for (ChatMessage& message : request_.messages) {
       message.role_begin += shift;
       message.content_begin += shift;
+      message.end += shift;
     }
     request_.canonical = tools_.Take() + messages_.bytes();
     return std::nullopt;

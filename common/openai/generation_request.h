@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "common/chat_message.h"
 #include "common/ids.h"
 #include "common/openai/api_error.h"
-#include "common/openai/chat_fields.h"
 
 namespace kvring::openai {
 

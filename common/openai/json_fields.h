@@ -1,4 +1,5 @@
-// Internal to common/openai: the simdjson side of reading request bodies. Not for other rooms (it shows simdjson types).
+// Internal to common/openai: the simdjson side of reading request bodies: messages and tools are walked once, by router and
+// replica alike, so they agree on every canonical byte. Not for other rooms (it shows simdjson types).
 #pragma once
 
 #include <simdjson.h>
@@ -8,8 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "common/canonical_prompt.h"
+#include "common/chat_message.h"
 #include "common/openai/api_error.h"
-#include "common/openai/chat_fields.h"
 
 namespace kvring::openai {
 

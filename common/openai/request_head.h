@@ -1,5 +1,5 @@
 // RequestHead: what a router needs of an OpenAI request body, read in one pass with simdjson on-demand, everything else
-// untouched and unjudged. Strings are unescaped; the canonical prompt is built while walking (common/openai/chat_fields.h).
+// untouched and unjudged. Strings are unescaped; the canonical prompt is built while walking.
 #pragma once
 
 #include <cstdint>

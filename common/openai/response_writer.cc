@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/openai/json_text.h"
+#include "common/json_text.h"
 #include "common/utf8.h"
 
 namespace kvring::openai {

@@ -1,8 +1,6 @@
-#include "common/openai/chat_fields.h"
-
 #include "absl/strings/str_cat.h"
 #include "common/openai/json_fields.h"
-#include "common/openai/json_text.h"
+#include "common/json_text.h"
 #include "common/openai/request_head.h"
 
 namespace kvring::openai {
@@ -71,6 +69,7 @@ class MessageWalker {
     if (auto error = Extra(object, "tool_calls", message_.tool_calls)) return error;
     if (auto error = Extra(object, "tool_call_id", message_.tool_call_id)) return error;
     canonical_.EndMessage();
+    message_.end = canonical_.size();
     if (out_ != nullptr) out_->push_back(std::move(message_));
     return std::nullopt;
   }

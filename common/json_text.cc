@@ -1,9 +1,9 @@
-#include "common/openai/json_text.h"
+#include "common/json_text.h"
 
 #include <charconv>
 #include <cmath>
 
-namespace kvring::openai {
+namespace kvring {
 namespace {
 
 constexpr char kHex[] = "0123456789abcdef";
@@ -89,4 +89,4 @@ bool HasLoneSurrogate(std::string_view json) {
   return false;
 }
 
-}  // namespace kvring::openai
+}  // namespace kvring

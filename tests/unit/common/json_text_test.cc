@@ -1,10 +1,10 @@
-#include "common/openai/json_text.h"
+#include "common/json_text.h"
 
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
 
-namespace kvring::openai {
+namespace kvring {
 namespace {
 
 TEST(JsonText, String_ReadsBackEqual_ForEveryByte) {
@@ -35,4 +35,4 @@ TEST(JsonText, LoneSurrogates_TOK_10) {
 }
 
 }  // namespace
-}  // namespace kvring::openai
+}  // namespace kvring

@@ -1,0 +1,3 @@
+#include "common/net/asio.h"
+
+#include <boost/asio/impl/src.hpp>

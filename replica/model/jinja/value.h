@@ -1,0 +1,85 @@
+// Value: what a template expression can be. Lists and dicts are shared and immutable, but for namespaces. Dicts keep the
+// order of their keys. Value semantics; not thread-safe while shared.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "replica/model/jinja/text.h"
+
+namespace kvring::replica::jinja {
+
+class Value;
+struct MacroNode;
+
+using List = std::vector<Value>;
+using Dict = std::vector<std::pair<std::string, Value>>;
+
+struct Undefined {};
+struct None {};
+/// A function of the language by its name, or a method bound to `self`.
+struct Function {
+  std::string name;
+  std::shared_ptr<Value> self;  // shared: values are copied freely
+};
+struct Macro {
+  const MacroNode* node;
+};
+struct Namespace {
+  std::shared_ptr<Dict> fields;  // the one mutable thing of the language: shared by design
+};
+
+class Value {
+ public:
+  using Data = std::variant<Undefined, None, bool, int64_t, double, Text, std::shared_ptr<const List>,
+                            std::shared_ptr<const Dict>, Namespace, Function, Macro>;
+
+  Value() = default;
+  template <class T>
+    requires(!std::is_same_v<std::decay_t<T>, Value> && std::is_constructible_v<Data, T>)
+  Value(T&& data) : data_(std::forward<T>(data)) {}  // NOLINT: values convert from what they hold
+  static Value String(std::string text) { return Value(Text(std::move(text))); }
+  static Value OfList(List list) { return Value(std::make_shared<const List>(std::move(list))); }
+  static Value OfDict(Dict dict) { return Value(std::make_shared<const Dict>(std::move(dict))); }
+
+  template <class T>
+  bool Is() const {
+    return std::holds_alternative<T>(data_);
+  }
+  bool IsList() const { return Is<std::shared_ptr<const List>>(); }
+  bool IsDict() const { return Is<std::shared_ptr<const Dict>>(); }
+  bool IsNumber() const { return Is<bool>() || Is<int64_t>() || Is<double>(); }
+
+  template <class T>
+  const T& As() const {
+    return std::get<T>(data_);
+  }
+  const List& list() const { return *As<std::shared_ptr<const List>>(); }
+  const Dict& dict() const { return *As<std::shared_ptr<const Dict>>(); }
+  const std::string& bytes() const { return As<Text>().bytes(); }
+  double AsDouble() const;
+  /// bool counts as 0 or 1; only for bool and int64_t.
+  int64_t AsInt() const;
+
+  bool Truthy() const;
+  /// Equality of Python: numbers by value, containers by content.
+  bool Equals(const Value& other) const;
+  std::string_view TypeName() const;
+
+ private:
+  Data data_;
+};
+
+/// The entry of `key`, or nullptr.
+const Value* FindKey(const Dict& dict, std::string_view key);
+/// str(): how a value is written into the output. Trust follows the parts.
+Text ToText(const Value& value);
+/// JSON with ", " and ": " as Python's json.dumps writes it; `indent` < 0: one line. Untrusted if any part is.
+Text ToJson(const Value& value, int indent);
+
+}  // namespace kvring::replica::jinja
