@@ -174,9 +174,10 @@ class Encoder {
       tokenizer_.Encode(piece, ControlTokens::kAsText, tokens);
       cache_.Insert(piece, tokens);
     }
+    size_t at = 0;
     for (TokenId token : tokens) {
-      begin += tokenizer_.Bytes(token).size();
-      Add(token, begin);
+      at = tokenizer_.EndOf(token, piece, at);
+      Add(token, begin + at);
     }
   }
 

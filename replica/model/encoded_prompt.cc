@@ -8,10 +8,10 @@ EncodedPrompt EncodeText(const Tokenizer& tokenizer, std::string_view text) {
   const bool has_bos = !prompt.tokens.empty() && prompt.tokens.front() == tokenizer.bos();
   const bool add_bos = tokenizer.add_bos() && !has_bos;
   if (add_bos) prompt.tokens.insert(prompt.tokens.begin(), tokenizer.bos());
-  uint32_t end = 0;
+  size_t end = 0;
   for (size_t i = 0; i < prompt.tokens.size(); ++i) {
-    if (i > 0 || !add_bos) end += static_cast<uint32_t>(tokenizer.Bytes(prompt.tokens[i]).size());
-    prompt.end_bytes.push_back(end);
+    if (i > 0 || !add_bos) end = tokenizer.EndOf(prompt.tokens[i], text, end);
+    prompt.end_bytes.push_back(static_cast<uint32_t>(end));
   }
   return prompt;
 }

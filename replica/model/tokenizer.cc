@@ -48,7 +48,6 @@ absl::StatusOr<Tokenizer> Tokenizer::Create(const TokenizerSpec& spec) {
   KVRING_ASSIGN_OR_RETURN(Pretokenizer pretokenizer, Pretokenizer::Create(spec.pre));
   Tokenizer tokenizer(std::move(pretokenizer));
   KVRING_RETURN_IF_ERROR(tokenizer.ReadTokens(spec));
-  KVRING_RETURN_IF_ERROR(tokenizer.CheckAlphabet());
   KVRING_RETURN_IF_ERROR(tokenizer.ReadMerges(spec));
   KVRING_RETURN_IF_ERROR(tokenizer.ReadSpecialIds(spec));
   return tokenizer;
@@ -90,15 +89,6 @@ absl::Status Tokenizer::ReadByteToken(const TokenizerSpec& spec, size_t index) {
   byte_symbol_[static_cast<size_t>(byte)] = static_cast<TokenId>(index);
   bytes_.push_back(std::string(1, static_cast<char>(byte)));
   control_.push_back(false);
-  return absl::OkStatus();
-}
-
-absl::Status Tokenizer::CheckAlphabet() const {
-  for (size_t byte = 0; byte < byte_symbol_.size(); ++byte) {
-    if (byte_symbol_[byte] < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.tokens: no token for byte ", byte));
-    }
-  }
   return absl::OkStatus();
 }
 
@@ -187,9 +177,20 @@ void Tokenizer::EncodePlain(std::string_view text, std::vector<TokenId>& out) co
 void Tokenizer::EncodePiece(std::string_view piece, std::vector<TokenId>& out) const {
   std::vector<TokenId> symbols;
   symbols.reserve(piece.size());
-  for (char c : piece) symbols.push_back(byte_symbol_[static_cast<uint8_t>(c)]);
+  for (char c : piece) {
+    const TokenId symbol = byte_symbol_[static_cast<uint8_t>(c)];
+    if (symbol >= 0) symbols.push_back(symbol);
+  }
   merges_.Apply(symbols);
   out.insert(out.end(), symbols.begin(), symbols.end());
+}
+
+size_t Tokenizer::EndOf(TokenId token, std::string_view text, size_t at) const {
+  for (char byte : Bytes(token)) {
+    while (at < text.size() && text[at] != byte) ++at;
+    ++at;
+  }
+  return std::min(at, text.size());
 }
 
 std::string Tokenizer::DecodeBytes(const std::vector<TokenId>& ids) const {

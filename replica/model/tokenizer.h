@@ -1,6 +1,7 @@
 // Tokenizer: text to token ids and back, byte-level BPE. Text of a user is always plain: the words "<|im_end|>" typed into a
 // message are encoded as characters; only where the caller says so (a raw completion prompt, a template's own text) do
-// control tokens count. Byte-level models decode exactly: DecodeBytes(Encode(x)) == x. Immutable after Create; thread-safe.
+// control tokens count. DecodeBytes(Encode(x)) == x where the vocabulary has all bytes of x; bytes that it lacks (SmolLM2: some
+// control characters) are dropped, as the reference does. Immutable after Create; thread-safe.
 #pragma once
 
 #include <array>
@@ -50,6 +51,8 @@ class Tokenizer {
   /// The bytes that a token stands for; control tokens give their name. `id` in [0, vocab_size).
   const std::string& Bytes(TokenId id) const { return bytes_[static_cast<size_t>(id)]; }
   bool IsControl(TokenId id) const { return control_[static_cast<size_t>(id)]; }
+  /// Where `token`, one of text's tokens in order, ends in `text`, if the one before ended at `at`; steps over dropped bytes.
+  size_t EndOf(TokenId token, std::string_view text, size_t at) const;
   std::string DecodeBytes(const std::vector<TokenId>& ids) const;
 
   int32_t vocab_size() const { return static_cast<int32_t>(bytes_.size()); }
@@ -65,7 +68,6 @@ class Tokenizer {
   absl::Status ReadByteToken(const TokenizerSpec& spec, size_t index);
   absl::Status ReadMerges(const TokenizerSpec& spec);
   absl::Status ReadSpecialIds(const TokenizerSpec& spec);
-  absl::Status CheckAlphabet() const;
   void EncodePlain(std::string_view text, std::vector<TokenId>& out) const;
   void EncodePiece(std::string_view piece, std::vector<TokenId>& out) const;
 
@@ -84,7 +86,7 @@ class Tokenizer {
   std::vector<std::string> bytes_;
   std::vector<bool> control_;
   absl::flat_hash_map<std::string, TokenId> ids_;  // by token text in the file's alphabet
-  std::array<TokenId, 256> byte_symbol_{};         // token of a single byte
+  std::array<TokenId, 256> byte_symbol_{};         // token of a single byte, -1: none
   std::array<std::vector<Added>, 256> added_;      // by first byte, longest first
   TokenId bos_ = -1;
   bool add_bos_ = false;

@@ -1,0 +1,239 @@
+#include "replica/model/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <fstream>
+#include <sstream>
+
+#include "common/random.h"
+#include "replica/model/byte_alphabet.h"
+#include "tests/unit/replica/model/text_fixture.h"
+
+namespace kvring::replica {
+namespace {
+
+using TokenType = TokenizerSpec::TokenType;
+
+TokenizerSpec ByteSpec(std::string pre) {
+  TokenizerSpec spec;
+  spec.model = "gpt2";
+  spec.pre = std::move(pre);
+  for (int byte = 0; byte < 256; ++byte) spec.tokens.push_back(AlphabetOfBytes(std::string(1, static_cast<char>(byte))));
+  spec.types.assign(256, static_cast<int32_t>(TokenType::kNormal));
+  return spec;
+}
+
+void AddToken(TokenizerSpec& spec, const std::string& token, TokenType type) {
+  spec.tokens.push_back(token);
+  spec.types.push_back(static_cast<int32_t>(type));
+}
+
+std::vector<std::string> Pieces(std::string_view pre, std::string_view text) {
+  std::vector<std::string> out;
+  Pretokenizer::Create(pre).value().Split(text, [&](std::string_view piece) { out.emplace_back(piece); });
+  return out;
+}
+
+// Strings and ids on which llama.cpp and Hugging Face agree (testdata/README.md).
+TEST(Tokenizer, GoldenStrings_OfTheRealModel) {
+  KVRING_NEEDS_MODEL();
+  std::ifstream in(KVRING_SOURCE_DIR "/tests/unit/replica/model/testdata/tokenizer_golden.json");
+  std::stringstream text;
+  text << in.rdbuf();
+  const auto cases = boost::json::parse(text.str()).as_array();
+  ASSERT_EQ(cases.size(), 300u);
+  const Tokenizer& tokenizer = *TheRealText()->tokenizer;
+  for (const auto& entry : cases) {
+    const auto input = boost::json::value_to<std::string>(entry.at("text"));
+    const auto ids = boost::json::value_to<std::vector<TokenId>>(entry.at("ids"));
+    EXPECT_EQ(tokenizer.Encode(input, ControlTokens::kParse), ids) << input;
+    EXPECT_EQ(tokenizer.DecodeBytes(ids), input);
+  }
+}
+
+std::string WithoutLackingBytes(std::string text) {
+  std::erase_if(text, [](char c) { return c >= 0 && TheRealText()->tokenizer->Encode(std::string(1, c), ControlTokens::kAsText).empty(); });
+  return text;
+}
+
+// TOK-04: byte-level models give every text back.
+TEST(Tokenizer, RandomText_RoundTrips_TOK_04) {
+  KVRING_NEEDS_MODEL();
+  Random random(5);
+  for (int i = 0; i < 2'000; ++i) {
+    std::string text;
+    for (int c = 0; c < 100; ++c) {
+      auto code = static_cast<uint32_t>(random.Below(random.Below(2) == 0 ? 0x250 : 0x110000));
+      if (code >= 0xD800 && code < 0xE000) code = ' ';
+      if (code < 0x80) {
+        text += static_cast<char>(code);
+      } else if (code < 0x800) {
+        text += {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 63))};
+      } else if (code < 0x10000) {
+        text += {static_cast<char>(0xE0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 63)), static_cast<char>(0x80 | (code & 63))};
+      } else {
+        text += {static_cast<char>(0xF0 | code >> 18), static_cast<char>(0x80 | (code >> 12 & 63)),
+                 static_cast<char>(0x80 | (code >> 6 & 63)), static_cast<char>(0x80 | (code & 63))};
+      }
+    }
+    EXPECT_EQ(TheRealText()->tokenizer->DecodeBytes(TheRealText()->tokenizer->Encode(text, ControlTokens::kAsText)), WithoutLackingBytes(text));
+  }
+}
+
+// TOK-03: digit grouping is the rule set's.
+TEST(Pretokenizer, DigitGroups_TOK_03) {
+  EXPECT_EQ(Pieces("llama3", "1234567"), (std::vector<std::string>{"123", "456", "7"}));
+  EXPECT_EQ(Pieces("smollm", "1234567").size(), 7u);
+  EXPECT_EQ(Pieces("qwen2", "1234567").size(), 7u);
+  EXPECT_EQ(Pieces("gpt2", "1234567"), (std::vector<std::string>{"1234567"}));
+  EXPECT_EQ(Pieces("gpt2", "3.14 v10"), (std::vector<std::string>{"3", ".", "14", " v", "10"}));
+}
+
+TEST(Pretokenizer, WhiteSpaceAndContractions) {
+  EXPECT_EQ(Pieces("gpt2", "a  b"), (std::vector<std::string>{"a", " ", " b"}));
+  EXPECT_EQ(Pieces("gpt2", "x \n\n y  "), (std::vector<std::string>{"x", " \n\n", " y", "  "}));
+  EXPECT_EQ(Pieces("gpt2", "don't I'LL"), (std::vector<std::string>{"don", "'t", " I", "'", "LL"}));
+  EXPECT_EQ(Pieces("llama3", "I'LL\r\n\r\nx"), (std::vector<std::string>{"I", "'LL", "\r\n\r\n", "x"}));
+  EXPECT_EQ(Pieces("gpt2", "a\u180Eb").size(), 3u);  // not white space in Unicode since 6.3
+}
+
+TEST(Pretokenizer, Pieces_AreTheText) {
+  const std::string text = "Caf\u00E9 \U0001F468\u200D\U0001F469  12 \u2029\uA3E4 x=1\t\n";
+  for (const char* pre : {"gpt2", "smollm", "llama3", "qwen2"}) {
+    std::string joined;
+    for (const std::string& piece : Pieces(pre, text)) joined += piece;
+    EXPECT_EQ(joined, text) << pre;
+  }
+}
+
+TEST(Pretokenizer, UnknownName_ListsTheKnown) {
+  const auto status = Pretokenizer::Create("martian").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(status.message().find("smollm"), std::string::npos);
+}
+
+// The rule of BPE against its naive form: merge the best-ranked leftmost pair until none is left.
+TEST(Bpe, LongAndShortWays_EqualTheNaiveRule) {
+  BpeMerges merges;
+  std::vector<std::tuple<TokenId, TokenId, TokenId>> rules;
+  Random random(9);
+  for (TokenId merged = 10; merged < 300; ++merged) {
+    const auto left = static_cast<TokenId>(random.Below(static_cast<uint64_t>(merged)));
+    const auto right = static_cast<TokenId>(random.Below(static_cast<uint64_t>(merged)));
+    bool known = false;
+    for (const auto& [l, r, m] : rules) known |= l == left && r == right;
+    if (known) continue;
+    rules.emplace_back(left, right, merged);
+    merges.Add(left, right, merged);
+  }
+  for (int round = 0; round < 400; ++round) {
+    std::vector<TokenId> symbols(random.Below(120));
+    for (TokenId& symbol : symbols) symbol = static_cast<TokenId>(random.Below(10));
+    std::vector<TokenId> naive = symbols;
+    for (bool merged = true; merged;) {
+      merged = false;
+      for (const auto& [left, right, result] : rules) {
+        for (size_t i = 0; i + 1 < naive.size() && !merged; ++i) {
+          if (naive[i] != left || naive[i + 1] != right) continue;
+          naive[i] = result;
+          naive.erase(naive.begin() + static_cast<ptrdiff_t>(i) + 1);
+          merged = true;
+        }
+        if (merged) break;
+      }
+    }
+    merges.Apply(symbols);
+    EXPECT_EQ(symbols, naive);
+  }
+}
+
+TEST(Bpe, LongUnbrokenInput_IsNotQuadratic) {
+  KVRING_NEEDS_MODEL();
+  const std::string text(1 << 20, 'a');  // a quadratic BPE needs about 10^12 steps: the suite's time limit is the bar
+  EXPECT_EQ(TheRealText()->tokenizer->DecodeBytes(TheRealText()->tokenizer->Encode(text, ControlTokens::kAsText)), text);
+}
+
+// MOD-06
+TEST(Tokenizer, ByteTokens_MustBeBytes_MOD_06) {
+  for (const char* bad : {"<0x-1>", "<0xZZ>", "<0x1", "<0x100>", "", "<0x4>", "0x41"}) {
+    TokenizerSpec spec = ByteSpec("gpt2");
+    AddToken(spec, bad, TokenType::kByte);
+    const auto status = Tokenizer::Create(spec).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_NE(status.message().find("tokens[256]"), std::string::npos) << status;
+  }
+  TokenizerSpec twice = ByteSpec("gpt2");
+  AddToken(twice, "<0x41>", TokenType::kByte);
+  EXPECT_FALSE(Tokenizer::Create(twice).ok());
+}
+
+TEST(Tokenizer, BadVocabularies_AreNamed) {
+  TokenizerSpec twice = ByteSpec("gpt2");
+  AddToken(twice, "a", TokenType::kNormal);
+  EXPECT_NE(Tokenizer::Create(twice).status().message().find("twice"), std::string::npos);
+  for (const char* merge : {"a", "a zz", "", " ", "a b"}) {
+    TokenizerSpec spec = ByteSpec("gpt2");
+    spec.merges = {merge};
+    EXPECT_NE(Tokenizer::Create(spec).status().message().find("merges[0]"), std::string::npos) << merge;
+  }
+  TokenizerSpec bos = ByteSpec("gpt2");
+  bos.bos = 999;
+  EXPECT_NE(Tokenizer::Create(bos).status().message().find("bos_token_id"), std::string::npos);
+  TokenizerSpec types = ByteSpec("gpt2");
+  types.types.pop_back();
+  EXPECT_FALSE(Tokenizer::Create(types).ok());
+  TokenizerSpec model = ByteSpec("gpt2");
+  model.model = "rwkv";
+  EXPECT_EQ(Tokenizer::Create(model).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+// What Hugging Face's byte-level BPE does without an unknown token: the byte is dropped and its neighbours meet.
+TEST(Tokenizer, BytesThatTheVocabularyLacks_AreDropped) {
+  TokenizerSpec spec = ByteSpec("gpt2");
+  spec.tokens[4] = AlphabetOfBytes("ab");
+  spec.merges = {"a b"};
+  const Tokenizer tokenizer = Tokenizer::Create(spec).value();
+  EXPECT_EQ(tokenizer.Encode("xa\x04", ControlTokens::kAsText), (std::vector<TokenId>{'x', 'a'}));
+  const EncodedPrompt prompt = EncodeText(tokenizer, "\x04xa\x04\x04\ny");
+  EXPECT_EQ(prompt.tokens, (std::vector<TokenId>{'x', 'a', '\n', 'y'}));
+  EXPECT_EQ(prompt.end_bytes, (std::vector<uint32_t>{2, 3, 6, 7}));
+}
+
+TEST(Tokenizer, ControlTokens_OnlyWhereAskedFor) {
+  TokenizerSpec spec = ByteSpec("gpt2");
+  AddToken(spec, "<|end|>", TokenType::kControl);
+  AddToken(spec, "<tool>", TokenType::kUserDefined);
+  const Tokenizer tokenizer = Tokenizer::Create(spec).value();
+  EXPECT_EQ(tokenizer.Encode("a<|end|>b", ControlTokens::kParse), (std::vector<TokenId>{'a', 256, 'b'}));
+  EXPECT_EQ(tokenizer.Encode("a<|end|>b", ControlTokens::kAsText).size(), 9u);
+  EXPECT_EQ(tokenizer.Encode("<tool>", ControlTokens::kAsText), (std::vector<TokenId>{257}));
+}
+
+// TOK-07, raw text: one BOS, whether typed or not.
+TEST(EncodeText, ExactlyOneBos_TOK_07) {
+  TokenizerSpec spec = ByteSpec("gpt2");
+  AddToken(spec, "<s>", TokenType::kControl);
+  spec.bos = 256;
+  spec.add_bos = true;
+  const Tokenizer tokenizer = Tokenizer::Create(spec).value();
+  EXPECT_EQ(EncodeText(tokenizer, "hi").tokens, (std::vector<TokenId>{256, 'h', 'i'}));
+  EXPECT_EQ(EncodeText(tokenizer, "hi").end_bytes, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(EncodeText(tokenizer, "<s>hi").tokens, (std::vector<TokenId>{256, 'h', 'i'}));
+  EXPECT_EQ(EncodeText(tokenizer, "<s>hi").end_bytes, (std::vector<uint32_t>{3, 4, 5}));
+}
+
+TEST(EncodeText, BlockEnds_AreThoseOfWholeBlocks) {
+  EXPECT_EQ(BlockEnds({1, 2, 5, 9, 10}, 2), (std::vector<uint32_t>{2, 9}));
+  EXPECT_TRUE(BlockEnds({1}, 2).empty());
+}
+
+TEST(ByteAlphabet, RoundTripsAllBytes) {
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  EXPECT_EQ(BytesOfAlphabet(AlphabetOfBytes(all)), all);
+  EXPECT_EQ(AlphabetOfBytes(" \n"), "\u0120\u010A");
+}
+
+}  // namespace
+}  // namespace kvring::replica
