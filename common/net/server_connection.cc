@@ -67,7 +67,9 @@ void ServerConnection::StartRead() {
   body_direct_ = state_ == State::kBody && head_.framing == BodyFraming::kLength;
   char* into = body_direct_ ? body_.data() + body_have_ : in_.get() + in_end_;
   const size_t room = body_direct_ ? body_.size() - body_have_ : in_capacity_ - in_end_;
-  if (room == 0) return;  // a pipelining client filled the buffer; it is read on after this answer
+  // A pipelining client is read on after this answer; with nothing ahead, a read is always pending and hears of a FIN.
+  const bool answering = state_ == State::kBusy || state_ == State::kFlush;
+  if (room == 0 || (answering && in_end_ > begin_ + head_bytes_)) return;
   reading_ = true;
   socket_.async_read_some(asio::buffer(into, room), [self = Pointer(this)](const ErrorCode& error, size_t bytes) {
     self->reading_ = false;
@@ -86,7 +88,8 @@ void ServerConnection::OnRead(const ErrorCode& error, size_t bytes) {
     return linger_bytes_ > kLingerBytes ? Close() : StartRead();
   }
   (body_direct_ ? body_have_ : in_end_) += bytes;
-  if (state_ == State::kBusy || state_ == State::kFlush) return StartRead();
+  if (state_ == State::kBusy || state_ == State::kFlush) return;
+  if (begin_ > kMinRoomAfterHead) MoveToFront();
   Process();
 }
 
@@ -104,7 +107,7 @@ void ServerConnection::Process() {
 bool ServerConnection::Step() {
   switch (state_) {
     case State::kIdle:
-      if (in_end_ == 0) return false;
+      if (in_end_ == begin_) return false;
       idle_hook.unlink();
       deadline_ = Now() + options_.header_timeout;
       state_ = State::kHead;
@@ -119,18 +122,18 @@ bool ServerConnection::Step() {
 }
 
 bool ServerConnection::ReadHead() {
-  switch (scanner_.Scan({in_.get(), in_end_})) {
+  switch (scanner_.Scan(Unread())) {
     case HeadScanner::State::kFault:
       return Fault(scanner_.fault());
     case HeadScanner::State::kIncomplete:
-      if (in_end_ == in_capacity_) Grow();
+      if (in_end_ == in_capacity_) MakeRoom();
       return false;
     case HeadScanner::State::kComplete:
       break;
   }
   head_bytes_ = scanner_.head_bytes();
-  if (in_capacity_ - head_bytes_ < kMinRoomAfterHead) Grow();
-  if (const HttpFault fault = ParseRequestHead({in_.get(), head_bytes_}, head_)) return Fault(fault);
+  if (in_capacity_ - begin_ - head_bytes_ < kMinRoomAfterHead) MakeRoom();
+  if (const HttpFault fault = ParseRequestHead(Unread().substr(0, head_bytes_), head_)) return Fault(fault);
   return BeginBody();
 }
 
@@ -142,16 +145,17 @@ bool ServerConnection::BeginBody() {
   deadline_ = {};
   body_started_ = Now();
   body_have_ = 0;
-  const size_t present = in_end_ - head_bytes_;
+  char* rest = in_.get() + begin_ + head_bytes_;
+  const size_t present = Unread().size() - head_bytes_;
   if (head_.framing == BodyFraming::kLength) {
     const size_t length = head_.content_length;
     const size_t taken = std::min(present, length);
     const size_t believed = std::min(length, std::max(taken, kBodyStep));
     body_.reserve(believed + kJsonPadding);
-    body_.assign(in_.get() + head_bytes_, taken);
+    body_.assign(rest, taken);
     body_.resize(believed);
     body_have_ = taken;
-    std::memmove(in_.get() + head_bytes_, in_.get() + head_bytes_ + taken, present - taken);
+    std::memmove(rest, rest + taken, present - taken);
     in_end_ -= taken;
   } else {
     body_.clear();
@@ -173,14 +177,14 @@ bool ServerConnection::ReadBody() {
   state_ = State::kBusy;
   deadline_ = {};
   ++serial_;
-  StartRead();
   user_.OnRequest(*this);
   return true;
 }
 
 // True when the last chunk has come.
 bool ServerConnection::ReadChunkedBody() {
-  std::string_view input(in_.get() + head_bytes_, in_end_ - head_bytes_);
+  char* rest = in_.get() + begin_ + head_bytes_;
+  std::string_view input = Unread().substr(head_bytes_);
   std::string_view data;
   while (true) {
     switch (decoder_.Next(input, data)) {
@@ -192,15 +196,24 @@ bool ServerConnection::ReadChunkedBody() {
         return Fault({400, "The chunked request body is malformed."});
       case ChunkedDecoder::Step::kNeedMore:
       case ChunkedDecoder::Step::kDone:
-        std::memmove(in_.get() + head_bytes_, input.data(), input.size());
-        in_end_ = head_bytes_ + input.size();
+        std::memmove(rest, input.data(), input.size());
+        in_end_ = begin_ + head_bytes_ + input.size();
         body_have_ = body_.size();
         return decoder_.done();
     }
   }
 }
 
-void ServerConnection::Grow() {
+void ServerConnection::MoveToFront() {
+  std::memmove(in_.get(), in_.get() + begin_, in_end_ - begin_);
+  in_end_ -= begin_;
+  begin_ = 0;
+}
+
+// Room behind what is there; called only while no read is pending and no view is in use.
+void ServerConnection::MakeRoom() {
+  if (begin_ > 0) MoveToFront();
+  if (in_capacity_ - in_end_ >= kMinRoomAfterHead) return;
   const size_t capacity = in_capacity_ * 2;
   std::unique_ptr<char[]> larger(new char[capacity]);
   std::memcpy(larger.get(), in_.get(), in_end_);
@@ -285,14 +298,9 @@ void ServerConnection::OnFlushed() {
 }
 
 void ServerConnection::ResetForNext() {
-  const size_t rest = in_end_ - head_bytes_;
-  // The pending read keeps its place in the buffer; what it brings must land behind `rest`. A read is pending at the very
-  // place in_end_, so bytes may be moved to the front only when none is.
-  if (!reading_) {
-    std::memmove(in_.get(), in_.get() + head_bytes_, rest);
-    in_end_ = rest;
-    head_bytes_ = 0;
-  }
+  begin_ += head_bytes_;
+  head_bytes_ = 0;
+  if (!reading_) MoveToFront();  // else nothing is there, and the pending read will write at in_end_
   scanner_.Reset();
   decoder_ = {};
   if (body_.capacity() > kKeptBody) std::string().swap(body_);
@@ -318,7 +326,7 @@ void ServerConnection::Linger() {
   deadline_ = Now() + kLingerTime;
   ErrorCode ignored;
   socket_.shutdown(tcp::socket::shutdown_send, ignored);
-  in_end_ = 0;
+  if (!reading_) begin_ = in_end_ = 0;
   linger_bytes_ = 0;
   StartRead();
 }

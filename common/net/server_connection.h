@@ -58,6 +58,7 @@ class ServerConnection final : public boost::intrusive_ref_counter<ServerConnect
   // The running request.
   const RequestHeadView& head() const { return head_; }
   std::string& body() { return body_; }
+  EventLoop& loop() { return loop_; }
   const std::string& peer() const { return peer_; }
   bool peer_is_loopback() const { return peer_is_loopback_; }
   /// Frees the body's memory, once it is not needed any more.
@@ -108,7 +109,9 @@ class ServerConnection final : public boost::intrusive_ref_counter<ServerConnect
   void Broken();
   void Linger();
   void Close();
-  void Grow();
+  std::string_view Unread() const { return {in_.get() + begin_, in_end_ - begin_}; }
+  void MoveToFront();
+  void MakeRoom();
   void OnTick(Instant now) override;
 
   tcp::socket socket_;
@@ -127,9 +130,11 @@ class ServerConnection final : public boost::intrusive_ref_counter<ServerConnect
   bool body_direct_ = false;  // the pending read fills body_, not in_
   uint64_t serial_ = 0;       // of requests; late news of an earlier one are dropped
 
-  // in_: [0, head_bytes_) the head, [.., in_end_) what came after it.
+  // in_: [begin_, begin_ + head_bytes_) the head, up to in_end_ what came after it. A length-delimited body goes to body_
+  // without a stop here. While an answer runs, a read is pending only if nothing came after the request.
   std::unique_ptr<char[]> in_;
   size_t in_capacity_ = 0;
+  size_t begin_ = 0;
   size_t in_end_ = 0;
   size_t head_bytes_ = 0;
   HeadScanner scanner_;
