@@ -161,6 +161,7 @@ void Scheduler::MarkBlocked(Sequence& sequence, Instant now) {
 }
 
 bool Scheduler::MayBePassed(const Sequence& sequence, Instant now) const {
+  if (sequence.preemptions > 0) return false;  // newcomers would take its room, and be preempted in turn
   return sequence.bypasses < options_.max_bypasses && now - sequence.blocked_since < options_.max_bypass_time;
 }
 

@@ -6,6 +6,7 @@
 //   2 running prefills, in rank order, in chunks of what is left of the budget;
 //   3 waiting ones, in rank order, when the blocks of their whole history fit. What does not fit may be passed by later
 //     ones at most max_bypasses times and for max_bypass_time since it was first found not to fit; 0 is strict order.
+//     What has been preempted is never passed.
 //
 // A decode without room preempts the last in rank (recompute: its blocks go back, its written blocks stay matchable).
 // The first in rank is never preempted by others, and any sequence alone fits the pool: so one always advances.
