@@ -1,11 +1,12 @@
-// TimedExecutor: an Executor without a model. It answers each step with deterministic tokens and says what the step would
-// have cost, so that the simulator runs the real engine and advances its own clock:
+// TimedExecutor: an Executor without a model. It answers each step with deterministic tokens and says what
+// the step would have cost, so that the simulator runs the real engine and advances its own clock:
 //
 //   cost = base + Σ per sequence ( per_prefill_token · tokens computed, if more than one
 //                                + per_decode_sequence, if one
 //                                + per_context_token · tokens read from the KV cache )
 //
-// The token at position p of sequence s is a hash of (s, p): the same for any batching. Pure; not thread-safe.
+// The token at position p of sequence s is a hash of (s, p): the same for any batching. Pure; not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ struct StepCostModel {
 
 class TimedExecutor final : public replica::Executor {
  public:
-  TimedExecutor(const replica::ExecutorLimits& limits, const StepCostModel& cost) : limits_(limits), cost_(cost) {}
+  TimedExecutor(const replica::ExecutorLimits& limits, const StepCostModel& cost)
+      : limits_(limits), cost_(cost) {}
 
   const replica::ExecutorLimits& limits() const override { return limits_; }
   absl::Status Execute(const replica::Batch& batch, replica::StepOutput& output) override;

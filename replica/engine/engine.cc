@@ -26,8 +26,8 @@ int32_t SequenceLimit(const ExecutorLimits& limits) {
 
 bool HasPenalties(const SamplingParams& p) { return p.frequency_penalty != 0 || p.presence_penalty != 0; }
 
-/// First token of the chunk whose logits are wanted: from the first prompt row not yet handed out, or the last token of
-/// the history when the chunk reaches it.
+/// First token of the chunk whose logits are wanted: from the first prompt row not yet handed out, or the
+/// last token of the history when the chunk reaches it.
 int32_t LogitsFrom(const Sequence& sequence, int32_t tokens) {
   if (sequence.prompt_rows_done < sequence.prompt_tokens) {
     return std::min(tokens, sequence.prompt_rows_done - sequence.computed);
@@ -146,7 +146,8 @@ void Engine::ReportAdmissions(const StepPlan& plan, Instant now) {
   for (const Sequence* sequence : plan.admitted) {
     ActiveRequest& request = *sequence->request;
     request.cached_tokens = sequence->cached_tokens;
-    Emit(request, EngineEvent::Admitted{sequence->prompt_tokens, sequence->cached_tokens, now - request.added});
+    Emit(request,
+         EngineEvent::Admitted{sequence->prompt_tokens, sequence->cached_tokens, now - request.added});
   }
 }
 
@@ -154,8 +155,9 @@ absl::Status Engine::CheckOutput() const {
   const size_t logits = static_cast<size_t>(rows_) * executor_.limits().vocab_size;
   const bool sampled = output_.logits.empty() && output_.tokens.size() == static_cast<size_t>(rows_);
   if (sampled || output_.logits.size() == logits) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("executor: ", rows_, " rows of logits wanted, got ", output_.logits.size(),
-                                          " logits and ", output_.tokens.size(), " tokens"));
+  return absl::InternalError(absl::StrCat("executor: ", rows_, " rows of logits wanted, got ",
+                                          output_.logits.size(), " logits and ", output_.tokens.size(),
+                                          " tokens"));
 }
 
 void Engine::HandleOutput(const StepPlan& plan) {
@@ -177,7 +179,8 @@ void Engine::HandleOutput(const StepPlan& plan) {
 // Row k of the request's prompt gives the log probability of token k + 1; token 0 has none.
 void Engine::EmitPromptRows(Sequence& sequence, int32_t first_row, int32_t rows) {
   const ActiveRequest& request = *sequence.request;
-  if (sequence.prompt_rows_done == 0) Emit(request, EngineEvent::PromptToken{sequence.tokens[0], std::nullopt});
+  if (sequence.prompt_rows_done == 0)
+    Emit(request, EngineEvent::PromptToken{sequence.tokens[0], std::nullopt});
   for (int32_t row = first_row; row < first_row + rows; ++row) {
     const int32_t next = ++sequence.prompt_rows_done;
     if (next >= sequence.prompt_tokens) break;
@@ -196,7 +199,8 @@ void Engine::AdvanceChoices(Sequence& sequence, int32_t row) {
   }
 }
 
-// The prompt has been computed: a sibling begins on the same blocks, the part-filled last one copied when it is written.
+// The prompt has been computed: a sibling begins on the same blocks, the part-filled last one copied when it
+// is written.
 void Engine::Fork(Sequence& first) {
   Sequence& fork = AddChoice(*first.request, static_cast<int32_t>(first.request->choices.size()));
   fork.rank.arrival = first.rank.arrival;

@@ -1,12 +1,13 @@
-// Engine: requests in, tokens out, on one Executor. Continuous batching with chunked prefill (Scheduler), paged KV with
-// prefix reuse (BlockManager), sampling (Sampler). The caller's loop, all on one thread:
+// Engine: requests in, tokens out, on one Executor. Continuous batching with chunked prefill (Scheduler),
+// paged KV with prefix reuse (BlockManager), sampling (Sampler). The caller's loop, all on one thread:
 //
 //   engine.Add(request, now); …            any number; refuses at once what can never be served
 //   engine.Step(now);                      one Execute, or nothing when there is no work
-//   for (event : engine.TakeEvents()) …    detokenise; a stop string in the text: engine.Finish(request, choice)
+//   for (event : engine.TakeEvents()) …    detokenise; stop string found: engine.Finish(request, choice)
 //
 // A token is emitted in the step that computed it and the next one is not begun, so Finish counts exactly.
-// Same requests, same seeds, same calls: same events. Pure; not thread-safe; the executor must outlive the engine.
+// Same requests, same seeds, same calls: same events. Pure; not thread-safe; the executor must outlive the
+// engine.
 #pragma once
 
 #include <cstdint>
@@ -57,18 +58,21 @@ class Engine {
  public:
   Engine(Executor& executor, const EngineOptions& options);
 
-  /// InvalidArgument: a field is out of range (named).  OutOfRange: context_length_exceeded, with limit, prompt and
-  /// requested counts.  ResourceExhausted: the waiting queue is full.  AlreadyExists: the id is in use.
+  /// InvalidArgument: a field is out of range (named). OutOfRange: context_length_exceeded, with limit,
+  /// prompt and requested counts. ResourceExhausted: the waiting queue is full. AlreadyExists: the id is in
+  /// use.
   absl::Status Add(EngineRequest request, Instant now);
 
   /// Ends the request, frees its blocks; no events come after. Its usage so far; nullopt for an unknown id.
   std::optional<EngineUsage> Cancel(RequestId id);
 
-  /// The caller found a stop string: the choice ends with kStop (events Finished, and Done after the last choice).
-  /// False when the choice is unknown or has ended already (a Finished event for it is under way).
+  /// The caller found a stop string: the choice ends with kStop. Finished, and Done after the last choice,
+  /// come with the next TakeEvents, which needs no Step. False, and nothing done, when the choice is unknown
+  /// or has ended by itself (its Finished event is out already).
   bool Finish(RequestId id, int32_t choice);
 
-  /// Plans and executes one batch. An executor's error ends the batch's requests with Failed; the engine goes on.
+  /// Plans and executes one batch. An executor's error ends the batch's requests with Failed; the engine goes
+  /// on.
   StepReport Step(Instant now);
 
   /// True while Step would have something to do.

@@ -1,6 +1,7 @@
-// Executor: runs one engine step on a model. The engine (pure) fills a Batch; the CPU executor (replica/model), the CUDA
-// executor and the simulator's timed executor carry it out. The KV pool belongs to the executor: block b's keys and values
-// live there, addressed by the block tables that the engine hands in. Called from the engine's thread only.
+// Executor: runs one engine step on a model. The engine (pure) fills a Batch; the CPU executor
+// (replica/model), the CUDA executor and the simulator's timed executor carry it out. The KV pool belongs to
+// the executor: block b's keys and values live there, addressed by the block tables that the engine hands in.
+// Called from the engine's thread only.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +13,22 @@
 
 namespace kvring::replica {
 
-/// One sequence's share of a step: `tokens` are computed at positions first_position, first_position + 1, …, and their
-/// keys and values written through `block_table` (position p lies in block_table[p / block_size], slot p % block_size).
-/// Positions [0, first_position) are already there.
+/// One sequence's share of a step: `tokens` are computed at positions first_position, first_position + 1, …,
+/// and their keys and values written through `block_table` (position p lies in block_table[p / block_size],
+/// slot p % block_size). Positions [0, first_position) are already there.
 struct SequenceStep {
   SequenceId id;
   std::span<const TokenId> tokens;
   int32_t first_position = 0;
   std::span<const BlockId> block_table;
-  /// Logits are wanted for tokens[logits_from …]; tokens.size() - 1 for a sequence that samples, tokens.size() for none,
-  /// 0 when the logits of every token are wanted (echo with logprobs).
+  /// Logits are wanted for tokens[logits_from …]; tokens.size() - 1 for a sequence that samples,
+  /// tokens.size() for none, 0 when the logits of every token are wanted (echo with logprobs).
   int32_t logits_from = 0;
 };
 
-/// Copy-on-write: the first `tokens` slots of `from` are copied to `to` before anything else of the step, in the order of
-/// the batch's list (a block may be the target of one copy and, given back in between, of a later one).
+/// Copy-on-write: the first `tokens` slots of `from` are copied to `to` before anything else of the step, in
+/// the order of the batch's list (a block may be the target of one copy and, given back in between, of a
+/// later one).
 struct BlockCopy {
   BlockId from;
   BlockId to;
@@ -39,7 +41,8 @@ struct Batch {
 };
 
 /// Rows of logits, in the order of the batch's steps and, inside a step, of its tokens from logits_from on.
-/// An executor that samples by itself (the timed one) leaves `logits` empty and gives one token per row instead.
+/// An executor that samples by itself (the timed one) leaves `logits` empty and gives one token per row
+/// instead.
 struct StepOutput {
   std::span<const float> logits;  // rows x vocab_size, valid until the next Execute
   std::vector<TokenId> tokens;    // rows, or empty
@@ -57,7 +60,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual const ExecutorLimits& limits() const = 0;
-  /// Computes the batch. An error is the device's (out of memory, lost): the engine ends the batch's sequences with it.
+  /// Computes the batch. An error is the device's (out of memory, lost): the engine ends the batch's
+  /// sequences with it.
   virtual absl::Status Execute(const Batch& batch, StepOutput& output) = 0;
 };
 

@@ -1,5 +1,5 @@
-// What goes into the engine (EngineRequest) and what comes out (EngineEvent). Plain values; text, stop strings and wire
-// formats belong to replica/server. The order of a request's events:
+// What goes into the engine (EngineRequest) and what comes out (EngineEvent). Plain values; text, stop
+// strings and wire formats belong to replica/server. The order of a request's events:
 //
 //   Admitted  PromptToken* (Token | Finished)*  Done        or, at any point, Failed and nothing after it
 //
@@ -21,17 +21,17 @@
 namespace kvring::replica {
 
 struct SamplingParams {
-  float temperature = 1;  // 0: greedy; [0, inf)
-  int32_t top_k = 0;      // 0: off
-  float top_p = 1;        // (0, 1]
-  float min_p = 0;        // [0, 1): least probability as a share of the most probable token's
+  float temperature = 1;        // 0: greedy; [0, inf)
+  int32_t top_k = 0;            // 0: off
+  float top_p = 1;              // (0, 1]
+  float min_p = 0;              // [0, 1): least probability as a share of the most probable token's
   float frequency_penalty = 0;  // [-2, 2], over the choice's own output, as is presence_penalty
   float presence_penalty = 0;
   uint64_t seed = 0;       // the caller draws one when the client gave none
   int32_t min_tokens = 0;  // no end-of-sequence token before that many output tokens
   std::vector<std::pair<TokenId, float>> logit_bias;
-  /// Set: each token carries its log probability and that many top alternatives (0 … kMaxLogprobs), of the model's own
-  /// distribution, before temperature and penalties.
+  /// Set: each token carries its log probability and that many top alternatives (0 … kMaxLogprobs), of the
+  /// model's own distribution, before temperature and penalties.
   std::optional<int32_t> logprobs;
 };
 
@@ -40,12 +40,13 @@ struct EngineRequest {
   std::vector<TokenId> prompt;
   CacheRoot root;  // MakeCacheRoot(model, adapter, salt)
   int32_t n = 1;   // choices
-  /// Absent: as many as fit the limit. 0: the prompt is computed (and its log probabilities given), nothing is generated.
+  /// Absent: as many as fit the limit. 0: the prompt is computed (and its log probabilities given), nothing
+  /// is generated.
   std::optional<int32_t> max_tokens;
   std::vector<TokenId> eos_tokens;
   bool ignore_eos = false;
-  /// A PromptToken event for every prompt token. Such a request takes nothing from the cache at first admission, since
-  /// the logits of all its tokens have to be computed; its blocks serve others.
+  /// A PromptToken event for every prompt token. Such a request takes nothing from the cache at first
+  /// admission, since the logits of all its tokens have to be computed; its blocks serve others.
   bool prompt_logprobs = false;
   int32_t priority = 0;  // higher goes first
   SamplingParams sampling;

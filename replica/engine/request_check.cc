@@ -26,13 +26,15 @@ absl::Status CheckTokens(const EngineRequest& request, int32_t vocab_size) {
   KVRING_RETURN_IF_ERROR(
       Require(std::ranges::all_of(request.eos_tokens, known), "eos_tokens", "tokens of the vocabulary"));
   const auto& bias = request.sampling.logit_bias;
-  const bool biased = std::ranges::all_of(bias, [&](const auto& b) { return known(b.first) && !std::isnan(b.second); });
+  const bool biased =
+      std::ranges::all_of(bias, [&](const auto& b) { return known(b.first) && !std::isnan(b.second); });
   return Require(biased, "logit_bias", "numbers for tokens of the vocabulary");
 }
 
 absl::Status CheckSampling(const SamplingParams& p) {
   const auto penalty = [](float x) { return x >= -2 && x <= 2; };
-  KVRING_RETURN_IF_ERROR(Require(p.temperature >= 0 && std::isfinite(p.temperature), "temperature", "finite and >= 0"));
+  KVRING_RETURN_IF_ERROR(
+      Require(p.temperature >= 0 && std::isfinite(p.temperature), "temperature", "finite and >= 0"));
   KVRING_RETURN_IF_ERROR(Require(p.top_k >= 0, "top_k", ">= 0"));
   KVRING_RETURN_IF_ERROR(Require(p.top_p > 0 && p.top_p <= 1, "top_p", "in (0, 1]"));
   KVRING_RETURN_IF_ERROR(Require(p.min_p >= 0 && p.min_p < 1, "min_p", "in [0, 1)"));
@@ -46,11 +48,13 @@ absl::Status CheckSampling(const SamplingParams& p) {
 absl::Status CheckLength(const EngineRequest& request, const RequestLimits& limits) {
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t least = request.max_tokens == 0 ? 0 : 1;
-  const int64_t asked = request.max_tokens.has_value() && !limits.cap_max_tokens ? *request.max_tokens : least;
+  const int64_t asked =
+      request.max_tokens.has_value() && !limits.cap_max_tokens ? *request.max_tokens : least;
   if (prompt + asked <= limits.max_tokens_per_sequence) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat(
-      "This model's maximum context length is ", limits.max_tokens_per_sequence, " tokens, but ", prompt + asked,
-      " tokens were requested (", prompt, " in the prompt, ", asked, " for the completion)."));
+  return absl::OutOfRangeError(absl::StrCat("This model's maximum context length is ",
+                                            limits.max_tokens_per_sequence, " tokens, but ", prompt + asked,
+                                            " tokens were requested (", prompt, " in the prompt, ", asked,
+                                            " for the completion)."));
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ struct RequestLimits {
   bool cap_max_tokens = false;  // an output that does not fit is shortened instead of refused
 };
 
-/// InvalidArgument names the field. OutOfRange is context_length_exceeded and names limit, prompt and requested counts.
+/// InvalidArgument names the field. OutOfRange is context_length_exceeded and names limit, prompt and
+/// requested counts.
 absl::Status CheckRequest(const EngineRequest& request, const RequestLimits& limits);
 
 /// Output tokens of a request that CheckRequest has let pass.

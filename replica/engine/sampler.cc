@@ -43,7 +43,8 @@ double DrawKey::Uniform() const {
 }
 
 std::optional<TokenId> Sampler::Sample(std::span<const float> logits, const SamplingParams& params,
-                                       const TokenCounts& counts, std::span<const TokenId> banned, const DrawKey& key) {
+                                       const TokenCounts& counts, std::span<const TokenId> banned,
+                                       const DrawKey& key) {
   if (NeedsAdjusting(params, counts, banned)) logits = Adjust(logits, params, counts, banned);
   if (params.temperature == 0) return ArgMax(logits);
   CollectCandidates(logits);
@@ -64,12 +65,14 @@ std::span<const float> Sampler::Adjust(std::span<const float> logits, const Samp
   return adjusted_;
 }
 
-// Tokens that can be drawn at all; the comparison leaves out -inf and NaN. +inf counts as the largest finite logit.
+// Tokens that can be drawn at all; the comparison leaves out -inf and NaN. +inf counts as the largest finite
+// logit.
 void Sampler::CollectCandidates(std::span<const float> logits) {
   candidates_.clear();
   for (size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] > kMinusInfinity) {
-      candidates_.push_back({std::min(logits[i], std::numeric_limits<float>::max()), static_cast<TokenId>(i)});
+      candidates_.push_back(
+          {std::min(logits[i], std::numeric_limits<float>::max()), static_cast<TokenId>(i)});
     }
   }
 }
@@ -101,9 +104,9 @@ TokenId Sampler::DrawFromAll(double temperature, double uniform) {
   return candidates_[chosen].token;
 }
 
-// Candidates leave a heap in order of probability until top_p is reached, so that a peaked distribution costs O(V) and not
-// O(V log V). The nucleus is the shortest prefix with at least top_p of the mass; min_p ends it where a token falls below
-// min_p times the first.
+// Candidates leave a heap in order of probability until top_p is reached, so that a peaked distribution costs
+// O(V) and not O(V log V). The nucleus is the shortest prefix with at least top_p of the mass; min_p ends it
+// where a token falls below min_p times the first.
 TokenId Sampler::DrawFromNucleus(const SamplingParams& params, double uniform) {
   const auto after = [](const Candidate& a, const Candidate& b) { return b < a; };
   std::make_heap(candidates_.begin(), candidates_.end(), after);

@@ -1,8 +1,8 @@
-// Sampler: one row of logits and a request's parameters in, one token out. Order: bias and penalties, banned tokens,
-// temperature, top-k, top-p, min-p, draw. The draw of output token t of choice c is a function of (seed, c, t) alone:
-// preemption and batching change nothing, and choice 0 of n = 4 is the run with n = 1. Equal logits are ordered by token
-// id. All arithmetic is relative to the largest logit, so no temperature and no -inf makes a NaN. Pure; not thread-safe
-// (keeps scratch memory).
+// Sampler: one row of logits and a request's parameters in, one token out. Order: bias and penalties, banned
+// tokens, temperature, top-k, top-p, min-p, draw. The draw of output token t of choice c is a function of
+// (seed, c, t) alone: preemption and batching change nothing, and choice 0 of n = 4 is the run with n = 1.
+// Equal logits are ordered by token id. All arithmetic is relative to the largest logit, so no temperature
+// and no -inf makes a NaN. Pure; not thread-safe (keeps scratch memory).
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,9 @@ struct DrawKey {
 class Sampler {
  public:
   /// nullopt: no token is possible (every logit is -inf or NaN). `banned` tokens are never chosen.
-  std::optional<TokenId> Sample(std::span<const float> logits, const SamplingParams& params, const TokenCounts& counts,
-                                std::span<const TokenId> banned, const DrawKey& key);
+  std::optional<TokenId> Sample(std::span<const float> logits, const SamplingParams& params,
+                                const TokenCounts& counts, std::span<const TokenId> banned,
+                                const DrawKey& key);
 
   /// Log probability of `token` and of the `alternatives` most probable ones, by the logits as they are.
   TokenLogprobs Logprobs(std::span<const float> logits, TokenId token, int32_t alternatives);
@@ -56,8 +57,8 @@ class Sampler {
     }
   };
 
-  std::span<const float> Adjust(std::span<const float> logits, const SamplingParams& params, const TokenCounts& counts,
-                                std::span<const TokenId> banned);
+  std::span<const float> Adjust(std::span<const float> logits, const SamplingParams& params,
+                                const TokenCounts& counts, std::span<const TokenId> banned);
   void CollectCandidates(std::span<const float> logits);
   void KeepTopK(int32_t k);
   TokenId DrawFromAll(double temperature, double uniform);

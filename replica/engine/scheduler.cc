@@ -12,7 +12,8 @@ constexpr size_t kMaxBlockedPerStep = 16;
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options, BlockManager& blocks) : options_(options), blocks_(blocks) {
+Scheduler::Scheduler(const SchedulerOptions& options, BlockManager& blocks)
+    : options_(options), blocks_(blocks) {
   KVRING_CHECK(options.max_running > 0 && options.max_batch_tokens > options.max_running);
 }
 
@@ -129,7 +130,8 @@ bool Scheduler::TryAdmit(Sequence& sequence) {
   const BlockManager::AdmitRequest request{
       .tokens = sequence.tokens,
       .max_cached_tokens = rows_wanted ? sequence.prompt_rows_done : sequence.length() - 1,
-      // Room for every running sequence to begin one more block: else the newcomer would be preempted at once.
+      // Room for every running sequence to begin one more block: else the newcomer would be preempted at
+      // once.
       .headroom_blocks = static_cast<int32_t>(running_.size()),
       .readmission = sequence.admitted_once,
   };

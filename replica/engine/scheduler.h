@@ -1,16 +1,16 @@
-// Scheduler: which sequences compute how many tokens in the next step (continuous batching, Yu et al. 2022 "Orca";
-// chunked prefill, Agrawal et al. 2024 "Sarathi-Serve"). One step, under a budget of max_batch_tokens:
+// Scheduler: which sequences compute how many tokens in the next step (continuous batching, Yu et al. 2022
+// "Orca"; chunked prefill, Agrawal et al. 2024 "Sarathi-Serve"). Under a budget of max_batch_tokens, in rank
+// order:
 //
-//   1 every running sequence with one pending token (decode), in rank order; none is ever left out, so the gap between two
-//     tokens is one step (two for a sequence whose request was preempted only by its own rank);
-//   2 running prefills, in rank order, in chunks of what is left of the budget;
-//   3 waiting ones, in rank order, when the blocks of their whole history fit. What does not fit may be passed by later
-//     ones at most max_bypasses times and for max_bypass_time since it was first found not to fit; 0 is strict order.
-//     What has been preempted is never passed.
+//   1 decodes       every running sequence with one pending token: a token per step until it is preempted
+//   2 prefills      of running sequences, in chunks of what is left of the budget
+//   3 admissions    of waiting ones, when the blocks of their whole history fit
 //
-// A decode without room preempts the last in rank (recompute: its blocks go back, its written blocks stay matchable).
-// The first in rank is never preempted by others, and any sequence alone fits the pool: so one always advances.
-// Pure; not thread-safe.
+// What does not fit may be passed by later ones max_bypasses times, and for max_bypass_time since it was
+// first found not to fit; 0 is strict order. What has been preempted is never passed. A decode without room
+// preempts the last in rank (recompute: its blocks go back, its written blocks stay matchable). The first in
+// rank is never preempted by others, and any sequence alone fits the pool: so one always advances. Pure; not
+// thread-safe.
 #pragma once
 
 #include <cstdint>

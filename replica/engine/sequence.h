@@ -1,6 +1,7 @@
-// Sequence: one choice of one request inside the engine: its history (prompt, then output), how much of it is computed,
-// and its blocks. Preemption gives the blocks back and sets computed to 0; the output stays output. ActiveRequest: the
-// request with its choices. Values without logic of their own: the scheduler plans them, the engine changes them.
+// Sequence: one choice of one request inside the engine: its history (prompt, then output), how much of it is
+// computed, and its blocks. Preemption gives the blocks back and sets computed to 0; the output stays output.
+// ActiveRequest: the request with its choices. Values without logic of their own: the scheduler plans them,
+// the engine changes them.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ namespace kvring::replica {
 
 struct ActiveRequest;
 
-/// Who goes first: higher priority, then earlier arrival, then lower choice. Total over the sequences of an engine.
+/// Who goes first: higher priority, then earlier arrival, then lower choice. Total over the sequences of an
+/// engine.
 struct SequenceRank {
   int32_t priority = 0;
   uint64_t arrival = 0;
@@ -41,7 +43,8 @@ struct Sequence {
   BlockTable table;
 
   int32_t slots = 1;  // of max_running: itself, and the siblings that will be forked from it
-  /// Prompt tokens whose logits have been handed out; int32 max when none are wanted. Nothing beyond may come from the cache.
+  /// Prompt tokens whose logits have been handed out; int32 max when none are wanted. Nothing beyond may come
+  /// from the cache.
   int32_t prompt_rows_done = 0;
   bool admitted_once = false;
   int32_t cached_tokens = 0;  // found at the latest admission
@@ -59,7 +62,7 @@ struct Sequence {
 struct ActiveRequest {
   EngineRequest spec;
   Instant added;
-  int32_t max_tokens = 0;  // resolved
+  int32_t max_tokens = 0;                          // resolved
   std::vector<std::unique_ptr<Sequence>> choices;  // choice 0 alone until the prompt is computed
   int32_t finished_choices = 0;
   int32_t completion_tokens = 0;

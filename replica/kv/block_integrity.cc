@@ -30,8 +30,10 @@ std::string BlockManager::CheckBlocks() const {
   for (int32_t block = 0; block < total_blocks(); ++block) {
     const Block& b = blocks_[block];
     if (b.references < 0) return Say(block, "negative reference count");
-    if (is_free[block] && (b.references != 0 || b.serial != 0)) return Say(block, "free, but referenced or matchable");
-    if (!is_free[block] && b.references == 0 && b.serial == 0) return Say(block, "lost: neither free, cached nor used");
+    if (is_free[block] && (b.references != 0 || b.serial != 0))
+      return Say(block, "free, but referenced or matchable");
+    if (!is_free[block] && b.references == 0 && b.serial == 0)
+      return Say(block, "lost: neither free, cached nor used");
     cached += b.references == 0 && b.serial != 0 ? 1 : 0;
     if (b.serial == 0) continue;
     ++matchable;
@@ -48,7 +50,8 @@ std::string BlockManager::CheckLru() const {
   for (int32_t block = oldest_; block != kNone; older = block, block = blocks_[block].newer) {
     if (++length > total_blocks()) return "the LRU list has a loop";
     if (blocks_[block].older != older) return Say(block, "broken LRU link");
-    if (blocks_[block].references != 0 || blocks_[block].serial == 0) return Say(block, "in the LRU list, but not cached");
+    if (blocks_[block].references != 0 || blocks_[block].serial == 0)
+      return Say(block, "in the LRU list, but not cached");
   }
   if (older != newest_) return "the LRU list does not end at its newest block";
   return length == cached_count_ ? "" : "the LRU list misses cached blocks";
@@ -62,7 +65,8 @@ std::string BlockManager::CheckTables(std::span<const BlockTable* const> tables)
     }
   }
   for (int32_t block = 0; block < total_blocks(); ++block) {
-    if (references[block] != blocks_[block].references) return Say(block, "reference count differs from the tables");
+    if (references[block] != blocks_[block].references)
+      return Say(block, "reference count differs from the tables");
   }
   return "";
 }

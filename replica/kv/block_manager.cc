@@ -93,7 +93,8 @@ void BlockManager::Commit(BlockTable& table, std::span<const TokenId> history, i
 void BlockManager::CommitBlock(BlockTable& table, std::span<const TokenId> history, int32_t index) {
   const BlockId block = table.blocks[index];
   const BlockId parent = index == 0 ? kNullBlock : table.blocks[index - 1];
-  // Behind a block that is not matchable (a collision, a cleared cache, a window) nothing can be found: not registered.
+  // Behind a block that is not matchable (a collision, a cleared cache, a window) nothing can be found: not
+  // registered.
   const bool reachable = index == 0 || (parent != kNullBlock && blocks_[parent.value].serial != 0);
   if (!reachable || block == kNullBlock || blocks_[block.value].serial != 0) return;
   HashUpTo(table, history, index + 1);
@@ -175,7 +176,8 @@ std::vector<CacheEvent> BlockManager::Snapshot() const {
   std::ranges::sort(matchable, {}, &Block::serial);
   std::vector<CacheEvent> events;
   events.reserve(matchable.size());
-  for (const Block* block : matchable) events.push_back({CacheEvent::Kind::kStored, block->hash, block->parent_hash});
+  for (const Block* block : matchable)
+    events.push_back({CacheEvent::Kind::kStored, block->hash, block->parent_hash});
   return events;
 }
 
@@ -183,7 +185,9 @@ std::span<const TokenId> BlockManager::Slice(std::span<const TokenId> tokens, in
   return tokens.subspan(static_cast<size_t>(index) * block_size_, block_size_);
 }
 
-std::span<const TokenId> BlockManager::StoredTokens(int32_t block) const { return Slice(stored_tokens_, block); }
+std::span<const TokenId> BlockManager::StoredTokens(int32_t block) const {
+  return Slice(stored_tokens_, block);
+}
 
 void BlockManager::HashUpTo(BlockTable& table, std::span<const TokenId> tokens, int32_t blocks) const {
   for (auto i = static_cast<int32_t>(table.hashes.size()); i < blocks; ++i) {
@@ -191,8 +195,8 @@ void BlockManager::HashUpTo(BlockTable& table, std::span<const TokenId> tokens, 
   }
 }
 
-BlockManager::Lookup BlockManager::Find(const BlockTable& table, std::span<const TokenId> tokens, int32_t index,
-                                        int32_t parent) const {
+BlockManager::Lookup BlockManager::Find(const BlockTable& table, std::span<const TokenId> tokens,
+                                        int32_t index, int32_t parent) const {
   const auto entry = index_.find(table.hashes[index]);
   if (entry == index_.end()) return {};
   const Block& candidate = blocks_[entry->second];
@@ -219,7 +223,8 @@ bool BlockManager::MatchBlocks(BlockTable& table, std::span<const TokenId> token
   return false;
 }
 
-// A block whose parent was evicted before it (possible only when a window gave the parent back first) matches nothing.
+// A block whose parent was evicted before it (possible only when a window gave the parent back first) matches
+// nothing.
 bool BlockManager::IsOrphan(int32_t block) const {
   const Block& b = blocks_[block];
   return b.parent != kNone && blocks_[b.parent].serial != b.parent_serial;
@@ -260,7 +265,8 @@ void BlockManager::Dereference(int32_t block) {
   }
 }
 
-void BlockManager::Register(const BlockTable& table, std::span<const TokenId> history, int32_t index, int32_t parent) {
+void BlockManager::Register(const BlockTable& table, std::span<const TokenId> history, int32_t index,
+                            int32_t parent) {
   const int32_t block = table.blocks[index].value;
   Block& b = blocks_[block];
   b.serial = next_serial_++;
@@ -269,7 +275,8 @@ void BlockManager::Register(const BlockTable& table, std::span<const TokenId> hi
   b.hash = table.hashes[index];
   b.parent_hash = index == 0 ? table.root.hash : table.hashes[index - 1];
   b.root = table.root;
-  std::ranges::copy(Slice(history, index), stored_tokens_.begin() + static_cast<ptrdiff_t>(block) * block_size_);
+  std::ranges::copy(Slice(history, index),
+                    stored_tokens_.begin() + static_cast<ptrdiff_t>(block) * block_size_);
   index_[b.hash] = block;
   events_.Append({CacheEvent::Kind::kStored, b.hash, b.parent_hash});
 }

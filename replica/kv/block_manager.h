@@ -4,12 +4,13 @@
 //   cached   in no table, matchable             free + cached + used = total after every operation
 //   used     in one or more tables
 //
-// Only the last block of a table may be part-filled. A block becomes matchable when all its tokens have been computed
-// (Commit); a match compares the hash, the tokens and the identity of the block before it, so equal hashes can never serve
-// another's text: a collision is a miss and is counted. Equal blocks computed twice are merged at Commit: a table's
-// matchable blocks are always the cache's own, so whoever holds a block holds its ancestors, and releasing a table last
-// block first keeps the one LRU list in leaf-first order: eviction takes its head, O(1). An operation that lacks room
-// changes nothing. Copy-on-write and prefix sharing as in PagedAttention (Kwon et al. 2023, section 4). Pure; not thread-safe.
+// Only the last block of a table may be part-filled. A block becomes matchable when all its tokens have been
+// computed (Commit); a match compares the hash, the tokens and the identity of the block before it, so equal
+// hashes can never serve another's text: a collision is a miss and is counted. Equal blocks computed twice
+// are merged at Commit: a table's matchable blocks are always the cache's own, so whoever holds a block holds
+// its ancestors, and releasing a table last block first keeps the one LRU list in leaf-first order: eviction
+// takes its head, O(1). An operation that lacks room changes nothing. Copy-on-write and prefix sharing as in
+// PagedAttention (Kwon et al. 2023, section 4). Pure; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ namespace kvring::replica {
 /// An entry of a table whose block has been given back (a window has passed it).
 inline constexpr BlockId kNullBlock{-1};
 
-/// Where a chain begins. Two roots are equal only when hash and check are, so that two salts meet by chance with 2^-128.
+/// Where a chain begins. Two roots are equal only when hash and check are, so that two salts meet by chance
+/// with 2^-128.
 struct CacheRoot {
   BlockHash hash;
   uint64_t check = 0;
@@ -36,8 +38,8 @@ struct CacheRoot {
 };
 CacheRoot MakeCacheRoot(const CacheIdentity& identity);
 
-/// The blocks of one sequence. Owned by the caller, changed by the manager only; bound to one token history and one root.
-/// Chain hashes are kept over Release, so that a sequence which comes back does not hash again.
+/// The blocks of one sequence. Owned by the caller, changed by the manager only; bound to one token history
+/// and one root. Chain hashes are kept over Release, so that a sequence which comes back does not hash again.
 struct BlockTable {
   CacheRoot root;
   std::vector<BlockId> blocks;
@@ -57,15 +59,15 @@ struct BlockManagerOptions {
 };
 
 struct BlockManagerStats {
-  uint64_t query_tokens = 0;          // prompt tokens, once per request, at first admission
-  uint64_t hit_tokens = 0;            // of these, found
-  uint64_t readmitted_tokens = 0;     // tokens of sequences admitted again after preemption
-  uint64_t readmitted_hit_tokens = 0; // of these, found
+  uint64_t query_tokens = 0;           // prompt tokens, once per request, at first admission
+  uint64_t hit_tokens = 0;             // of these, found
+  uint64_t readmitted_tokens = 0;      // tokens of sequences admitted again after preemption
+  uint64_t readmitted_hit_tokens = 0;  // of these, found
   uint64_t evictions = 0;
-  uint64_t collisions = 0;    // equal hash, other tokens or another parent: treated as a miss
-  uint64_t copies = 0;        // copy-on-write
-  uint64_t merged_blocks = 0; // computed twice, kept once
-  uint64_t double_frees = 0;  // a caller's bug; had no effect
+  uint64_t collisions = 0;     // equal hash, other tokens or another parent: treated as a miss
+  uint64_t copies = 0;         // copy-on-write
+  uint64_t merged_blocks = 0;  // computed twice, kept once
+  uint64_t double_frees = 0;   // a caller's bug; had no effect
 };
 
 class BlockManager {
@@ -74,12 +76,14 @@ class BlockManager {
 
   struct AdmitRequest {
     std::span<const TokenId> tokens;  // the whole history: prompt, and output of a sequence that comes back
-    int32_t max_cached_tokens = 0;    // at most this many are taken from the cache (history - 1 at most for a sampler)
-    int32_t headroom_blocks = 0;      // refuse unless that many blocks stay available
-    bool readmission = false;         // counted apart: see BlockManagerStats
+    int32_t max_cached_tokens =
+        0;  // at most this many are taken from the cache (history - 1 at most for a sampler)
+    int32_t headroom_blocks = 0;  // refuse unless that many blocks stay available
+    bool readmission = false;     // counted apart: see BlockManagerStats
   };
-  /// Fills an empty table with the longest cached prefix and fresh blocks for the rest of `tokens`. Returns the cached
-  /// tokens (whole blocks), or nullopt when there is no room; then nothing has changed and nothing was counted.
+  /// Fills an empty table with the longest cached prefix and fresh blocks for the rest of `tokens`. Returns
+  /// the cached tokens (whole blocks), or nullopt when there is no room; then nothing has changed and nothing
+  /// was counted.
   std::optional<int32_t> Admit(BlockTable& table, const AdmitRequest& request);
 
   /// Tokens that Admit would find now. Counts and changes nothing (beyond the table's kept hashes).
@@ -91,18 +95,22 @@ class BlockManager {
     BlockId copy_to = kNullBlock;    // … to here before anything is written
     int32_t copy_tokens = 0;
   };
-  /// Makes positions [computed, end) writable: adds blocks, and replaces a shared part-filled block (copy-on-write).
+  /// Makes positions [computed, end) writable: adds blocks, and replaces a shared part-filled block
+  /// (copy-on-write).
   Extension Extend(BlockTable& table, int32_t computed, int32_t end);
 
-  /// Says that history[0, computed) has been written: its whole blocks become matchable, or are merged with equal ones.
+  /// Says that history[0, computed) has been written: its whole blocks become matchable, or are merged with
+  /// equal ones.
   void Commit(BlockTable& table, std::span<const TokenId> history, int32_t computed);
 
   /// A second table on the blocks of the first `computed` tokens.
   BlockTable Fork(const BlockTable& table, int32_t computed);
 
-  /// Gives all blocks back, last first. A table that holds nothing any more: counted as a double free, no effect.
+  /// Gives all blocks back, last first. A table that holds nothing any more: counted as a double free, no
+  /// effect.
   void Release(BlockTable& table);
-  /// Drops one reference per entry, in order; null entries are skipped, entries without reference are counted double frees.
+  /// Drops one reference per entry, in order; null entries are skipped, entries without reference are counted
+  /// double frees.
   void FreeBlocks(std::span<const BlockId> blocks);
 
   /// Turns up to n cached blocks into free ones, least recently used leaves first; returns how many.
@@ -123,11 +131,12 @@ class BlockManager {
 
   CacheEventLog& events() { return events_; }
   const CacheEventLog& events() const { return events_; }
-  /// Every matchable block as a stored event, parents before children: the state after event next_sequence() - 1.
+  /// Every matchable block as a stored event, parents before children: the state after event next_sequence()
+  /// - 1.
   std::vector<CacheEvent> Snapshot() const;
 
-  /// Empty when all invariants hold, else the first that does not. O(blocks). With `tables`: all tables that are held;
-  /// then reference counts are checked against them.
+  /// Empty when all invariants hold, else the first that does not. O(blocks). With `tables`: all tables that
+  /// are held; then reference counts are checked against them.
   std::string CheckIntegrity(std::span<const BlockTable* const> tables = {}) const;
 
  private:
@@ -174,8 +183,9 @@ class BlockManager {
   bool prefix_caching_;
   BlockManagerOptions::ChainFunction chain_;
   std::vector<Block> blocks_;
-  std::vector<TokenId> stored_tokens_;  // block b: [b * block_size, (b + 1) * block_size), valid while matchable
-  std::vector<int32_t> free_;           // a stack
+  std::vector<TokenId>
+      stored_tokens_;          // block b: [b * block_size, (b + 1) * block_size), valid while matchable
+  std::vector<int32_t> free_;  // a stack
   absl::flat_hash_map<BlockHash, int32_t> index_;  // look-up only
   int32_t newest_ = kNone;
   int32_t oldest_ = kNone;

@@ -1,7 +1,7 @@
-// CacheEvents: the sequenced journal of what the prefix cache holds. Event k of a replica's life has sequence number k,
-// counted from 1; a router that sees `first_sequence` jump has missed something and asks for a snapshot. The buffer is
-// bounded: when nobody drains it, everything in it is dropped at once and counted, and the next batch starts after the gap.
-// Pure; not thread-safe.
+// CacheEvents: the sequenced journal of what the prefix cache holds. Event k of a replica's life has sequence
+// number k, counted from 1; a router that sees `first_sequence` jump has missed something and asks for a
+// snapshot. The buffer is bounded: when nobody drains it, everything in it is dropped at once and counted,
+// and the next batch starts after the gap. Pure; not thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// The engine on its prefix cache: what usage says equals what was skipped, and text never depends on the cache.
+// The engine on its prefix cache: what usage says equals what was skipped, and text never depends on the
+// cache.
 #include <gtest/gtest.h>
 
 #include "tests/unit/replica/engine/engine_driver.h"
@@ -10,7 +11,10 @@ namespace {
 constexpr int32_t kVocabulary = 64;
 
 ExecutorLimits Limits(int32_t num_blocks, int32_t block_size = 16) {
-  return {.vocab_size = kVocabulary, .context_length = 100'000, .block_size = block_size, .num_blocks = num_blocks};
+  return {.vocab_size = kVocabulary,
+          .context_length = 100'000,
+          .block_size = block_size,
+          .num_blocks = num_blocks};
 }
 
 EngineOptions Options(int32_t batch_tokens = 128, int32_t max_running = 16) {

@@ -1,4 +1,5 @@
-// EngineDriver: runs an engine and keeps what every request got, checking the order of its events on the way. Test only.
+// EngineDriver: runs an engine and keeps what every request got, checking the order of its events on the way.
+// Test only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -87,7 +88,9 @@ class EngineDriver {
     EXPECT_FALSE(answer.admitted.has_value());
     answer.admitted = what;
   }
-  void Handle(Answer& answer, RequestId, const EngineEvent::PromptToken& what) { answer.prompt.push_back(what); }
+  void Handle(Answer& answer, RequestId, const EngineEvent::PromptToken& what) {
+    answer.prompt.push_back(what);
+  }
   void Handle(Answer& answer, RequestId id, const EngineEvent::Token& what) {
     EXPECT_TRUE(answer.admitted.has_value());
     EXPECT_FALSE(answer.reasons[what.choice].has_value()) << "a token after the choice's end";

@@ -1,5 +1,5 @@
-// Soak: 2,000 mixed requests on a pool that is far too small. Afterwards all blocks are free and every answer equals that
-// of the same request run alone without a cache.
+// Soak: 2,000 mixed requests on a pool that is far too small. Afterwards all blocks are free and every answer
+// equals that of the same request run alone without a cache.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -19,14 +19,17 @@ ExecutorLimits Limits(int32_t num_blocks) {
 
 // Prompts that share stems of several lengths, like turns of conversations.
 std::vector<TokenId> MixedPrompt(Random& random) {
-  std::vector<TokenId> prompt = RandomPrompt(random.Below(6), static_cast<int32_t>(random.Below(24)), kVocabulary);
-  const std::vector<TokenId> tail = RandomPrompt(random.Next(), 1 + static_cast<int32_t>(random.Below(12)), kVocabulary);
+  std::vector<TokenId> prompt =
+      RandomPrompt(random.Below(6), static_cast<int32_t>(random.Below(24)), kVocabulary);
+  const std::vector<TokenId> tail =
+      RandomPrompt(random.Next(), 1 + static_cast<int32_t>(random.Below(12)), kVocabulary);
   prompt.insert(prompt.end(), tail.begin(), tail.end());
   return prompt;
 }
 
 EngineRequest MixedRequest(uint64_t id, Random& random) {
-  EngineRequest request{.id = {id}, .prompt = MixedPrompt(random), .n = 1 + static_cast<int32_t>(random.Below(4))};
+  EngineRequest request{
+      .id = {id}, .prompt = MixedPrompt(random), .n = 1 + static_cast<int32_t>(random.Below(4))};
   request.root = MakeCacheRoot({.model = "m", .salt = random.Below(3) == 0 ? "x" : ""});
   request.max_tokens = static_cast<int32_t>(random.Below(30));
   if (random.Below(4) != 0) request.n = 1;
@@ -89,7 +92,8 @@ void Soak(int32_t num_blocks, uint64_t seed) {
   EXPECT_EQ(driver.engine.cache_stats().double_frees, 0u);
 
   ToyExecutor roomy(Limits(512));
-  EngineDriver alone(roomy, {.scheduler = {.max_batch_tokens = 256, .max_running = 16}, .prefix_caching = false});
+  EngineDriver alone(roomy,
+                     {.scheduler = {.max_batch_tokens = 256, .max_running = 16}, .prefix_caching = false});
   alone.finish_at = driver.finish_at;
   for (const auto& [id, request] : requests) {
     if (cancelled.contains(id)) continue;

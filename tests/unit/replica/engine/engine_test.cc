@@ -14,7 +14,10 @@ namespace {
 constexpr int32_t kVocabulary = 64;
 
 ExecutorLimits Limits(int32_t num_blocks, int32_t block_size = 16, int32_t context = 4096) {
-  return {.vocab_size = kVocabulary, .context_length = context, .block_size = block_size, .num_blocks = num_blocks};
+  return {.vocab_size = kVocabulary,
+          .context_length = context,
+          .block_size = block_size,
+          .num_blocks = num_blocks};
 }
 
 EngineOptions Options(int32_t batch_tokens = 128, int32_t max_running = 16) {
@@ -32,7 +35,8 @@ Answer Alone(const EngineRequest& request, float bias = 0, TokenId biased = 0) {
   return driver.RunOne(request);
 }
 
-EngineRequest Sampled(uint64_t id, std::vector<TokenId> prompt, int32_t max_tokens, uint64_t seed, int32_t n = 1) {
+EngineRequest Sampled(uint64_t id, std::vector<TokenId> prompt, int32_t max_tokens, uint64_t seed,
+                      int32_t n = 1) {
   EngineRequest request{.id = {id}, .prompt = std::move(prompt), .n = n, .max_tokens = max_tokens};
   request.sampling.seed = seed;
   return request;
@@ -197,8 +201,10 @@ TEST(EngineTest, NeverFits_RefusedAtOnce_TwoThatFitOnlyInTurn_BothRun_KVB14) {
   ToyExecutor executor(Limits(10));
   EngineDriver driver(executor, Options());
   EXPECT_EQ(driver.engine.max_tokens_per_sequence(), 160);
-  EXPECT_EQ(driver.Add(Greedy(1, RandomPrompt(1, 161, kVocabulary), 1)).code(), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ(driver.Add(Greedy(2, RandomPrompt(1, 150, kVocabulary), 50)).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(driver.Add(Greedy(1, RandomPrompt(1, 161, kVocabulary), 1)).code(),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(driver.Add(Greedy(2, RandomPrompt(1, 150, kVocabulary), 50)).code(),
+            absl::StatusCode::kOutOfRange);
   const EngineRequest a = Greedy(3, RandomPrompt(3, 100, kVocabulary), 20);
   const EngineRequest b = Greedy(4, RandomPrompt(4, 100, kVocabulary), 20);
   ASSERT_TRUE(driver.Add(a).ok());

@@ -58,8 +58,14 @@ TEST(RequestCheckTest, FieldOutOfRange_InvalidArgumentNamesIt) {
       {"prompt", [](EngineRequest& r) { r.prompt[3] = 100; }},
       {"prompt", [](EngineRequest& r) { r.prompt[3] = -1; }},
       {"eos_tokens", [](EngineRequest& r) { r.eos_tokens = {100}; }},
-      {"logit_bias", [](EngineRequest& r) { r.sampling.logit_bias = {{-1, 1.0f}}; }},
-      {"logit_bias", [](EngineRequest& r) { r.sampling.logit_bias = {{1, NAN}}; }},
+      {"logit_bias",
+       [](EngineRequest& r) {
+         r.sampling.logit_bias = {{-1, 1.0f}};
+       }},
+      {"logit_bias",
+       [](EngineRequest& r) {
+         r.sampling.logit_bias = {{1, NAN}};
+       }},
       {"temperature", [](EngineRequest& r) { r.sampling.temperature = -0.1f; }},
       {"temperature", [](EngineRequest& r) { r.sampling.temperature = NAN; }},
       {"temperature", [](EngineRequest& r) { r.sampling.temperature = INFINITY; }},

@@ -29,11 +29,13 @@ std::vector<double> Expected(std::vector<float> logits, const SamplingParams& p)
   if (p.top_k > 0) order.resize(std::min<size_t>(order.size(), p.top_k));
   double total = 0;
   std::vector<double> weights;
-  for (int t : order) total += weights.emplace_back(std::exp((double{logits[t]} - logits[order[0]]) / p.temperature));
+  for (int t : order)
+    total += weights.emplace_back(std::exp((double{logits[t]} - logits[order[0]]) / p.temperature));
   double kept = 0;
   size_t count = 0;
   for (; count < order.size(); ++count) {
-    if (count > 0 && (kept >= double{p.top_p} * total || weights[count] < double{p.min_p} * weights[0])) break;
+    if (count > 0 && (kept >= double{p.top_p} * total || weights[count] < double{p.min_p} * weights[0]))
+      break;
     kept += weights[count];
   }
   std::vector<double> result(logits.size(), 0.0);
@@ -89,14 +91,16 @@ TEST(SamplerTest, MixedRows_NoNaNAndTheAllowedToken_SMP05) {
   Sampler sampler;
   SamplingParams greedy{.temperature = 0};
   EXPECT_EQ(sampler.Sample(std::vector<float>{1, 9, 3, 2}, greedy, {}, std::vector<TokenId>{1}, {}), 2);
-  EXPECT_EQ(sampler.Sample(std::vector<float>{-kInf, 1, -kInf, 2}, greedy, {}, std::vector<TokenId>{3}, {}), 1);
+  EXPECT_EQ(sampler.Sample(std::vector<float>{-kInf, 1, -kInf, 2}, greedy, {}, std::vector<TokenId>{3}, {}),
+            1);
 
   const std::vector<float> single{-kInf, -kInf, -3, -kInf};
   const std::vector<float> close{1.0f, 1.001f, -50, 0.5f};
   for (int i = 0; i < 200; ++i) {
     const DrawKey key{7, 0, i};
-    for (const SamplingParams& p : {SamplingParams{.temperature = 0.7f, .top_p = 0.9f}, SamplingParams{.temperature = 1e-6f},
-                                    SamplingParams{.temperature = 1, .top_k = 3}, SamplingParams{.min_p = 0.5f}}) {
+    for (const SamplingParams& p :
+         {SamplingParams{.temperature = 0.7f, .top_p = 0.9f}, SamplingParams{.temperature = 1e-6f},
+          SamplingParams{.temperature = 1, .top_k = 3}, SamplingParams{.min_p = 0.5f}}) {
       EXPECT_EQ(sampler.Sample(single, p, {}, {}, key), 2);
     }
     EXPECT_EQ(sampler.Sample(close, {.temperature = 1e-6f}, {}, {}, key), 1);

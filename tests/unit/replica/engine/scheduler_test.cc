@@ -14,8 +14,9 @@ namespace {
 constexpr int32_t kVocabulary = 50'000;
 
 sim::TimedExecutor Executor(int32_t num_blocks, int32_t context = 1 << 20) {
-  return sim::TimedExecutor({.vocab_size = kVocabulary, .context_length = context, .block_size = 16, .num_blocks = num_blocks},
-                            {.base_ns = 1e6});
+  return sim::TimedExecutor(
+      {.vocab_size = kVocabulary, .context_length = context, .block_size = 16, .num_blocks = num_blocks},
+      {.base_ns = 1e6});
 }
 
 EngineRequest Fixed(uint64_t id, int32_t prompt, int32_t output) {
@@ -88,7 +89,8 @@ TEST(SchedulerTest, HugeHead_SmallOnesPassAtMostSixteenTimes_SCH03) {
     }
     if (driver.answers[2].admitted.has_value()) continue;
     passed_before_g = 0;
-    for (const auto& [id, answer] : driver.answers) passed_before_g += id >= 100 && answer.admitted.has_value();
+    for (const auto& [id, answer] : driver.answers)
+      passed_before_g += id >= 100 && answer.admitted.has_value();
   }
   EXPECT_FALSE(driver.engine.HasWork());
   EXPECT_EQ(passed_before_g, 16);
@@ -114,7 +116,8 @@ TEST(SchedulerTest, HugeHead_NobodyPassesAfterTenSeconds_SCH03) {
 
 TEST(SchedulerTest, StrictOrder_NobodyPasses_SCH03) {
   sim::TimedExecutor executor = Executor(200);
-  EngineDriver driver(executor, {.scheduler = {.max_batch_tokens = 4096, .max_running = 64, .max_bypasses = 0}});
+  EngineDriver driver(executor,
+                      {.scheduler = {.max_batch_tokens = 4096, .max_running = 64, .max_bypasses = 0}});
   ASSERT_TRUE(driver.Add(Fixed(1, 1500, 90)).ok());
   driver.Step();
   ASSERT_TRUE(driver.Add(Fixed(2, 2390, 10)).ok());
@@ -137,7 +140,8 @@ TEST(SchedulerTest, LongPromptBesideGrowingDecodes_GapStaysBounded_SCH05) {
   for (uint64_t id = 1; id <= 8; ++id) {
     const std::vector<int64_t>& at = driver.answers[id].token_steps;
     ASSERT_EQ(at.size(), 60u);
-    for (size_t i = 1; i < at.size(); ++i) EXPECT_LE(at[i] - at[i - 1], 2) << "request " << id << " token " << i;
+    for (size_t i = 1; i < at.size(); ++i)
+      EXPECT_LE(at[i] - at[i - 1], 2) << "request " << id << " token " << i;
   }
   EXPECT_EQ(driver.answers[9].choices[0].size(), 20u);
 }

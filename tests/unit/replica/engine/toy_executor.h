@@ -1,5 +1,6 @@
-// ToyExecutor: a "model" whose KV pool holds token ids. The logits of a position are a hash of its whole history, read back
-// through the block table: any fault in tables, copies, prefix reuse or positions changes the output. Test only.
+// ToyExecutor: a "model" whose KV pool holds token ids. The logits of a position are a hash of its whole
+// history, read back through the block table: any fault in tables, copies, prefix reuse or positions changes
+// the output. Test only.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -20,8 +20,10 @@ inline BlockManager MakeManager(int32_t num_blocks, int32_t block_size,
 }
 
 /// Admits a prompt as a sampler does: all but its last token may come from the cache.
-inline std::optional<int32_t> AdmitPrompt(BlockManager& manager, BlockTable& table, const std::vector<TokenId>& tokens) {
-  return manager.Admit(table, {.tokens = tokens, .max_cached_tokens = static_cast<int32_t>(tokens.size()) - 1});
+inline std::optional<int32_t> AdmitPrompt(BlockManager& manager, BlockTable& table,
+                                          const std::vector<TokenId>& tokens) {
+  return manager.Admit(table,
+                       {.tokens = tokens, .max_cached_tokens = static_cast<int32_t>(tokens.size()) - 1});
 }
 
 /// Admits, computes and commits everything.

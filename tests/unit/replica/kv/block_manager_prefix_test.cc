@@ -85,7 +85,8 @@ void ExpectOnlyTrueHits(BlockManagerOptions::ChainFunction chain) {
 TEST(BlockManagerPrefixTest, ConstantHash_NeverServesAnother_PFX08) { ExpectOnlyTrueHits(Constant); }
 TEST(BlockManagerPrefixTest, HashOfEightBits_NeverServesAnother_PFX08) { ExpectOnlyTrueHits(EightBits); }
 
-// Equal tokens behind different prefixes: with a constant hash only the comparison of the parent tells them apart.
+// Equal tokens behind different prefixes: with a constant hash only the comparison of the parent tells them
+// apart.
 TEST(BlockManagerPrefixTest, ConstantHash_SameTokensOtherParent_IsAMiss_PFX08) {
   BlockManager manager = MakeManager(8, 4, Constant);
   Warm(manager, {1, 1, 1, 1});
@@ -108,7 +109,8 @@ TEST(BlockManagerPrefixTest, StoredEvents_CarryTheCommonChain_PFX10) {
   const CacheEventBatch batch = manager.events().Take();
   ASSERT_EQ(batch.events.size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(batch.events[i], (CacheEvent{CacheEvent::Kind::kStored, chain[i], i == 0 ? root.hash : chain[i - 1]}));
+    EXPECT_EQ(batch.events[i],
+              (CacheEvent{CacheEvent::Kind::kStored, chain[i], i == 0 ? root.hash : chain[i - 1]}));
   }
 }
 

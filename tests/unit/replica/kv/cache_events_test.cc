@@ -39,7 +39,8 @@ TEST(CacheEventsTest, Eviction_LeavesFirst_ThenSnapshotHoldsTheRest) {
   ASSERT_EQ(stored.size(), 3u);
   manager.Evict(1);
   const std::vector<CacheEvent> removed = manager.events().Take().events;
-  EXPECT_EQ(removed, (std::vector<CacheEvent>{{CacheEvent::Kind::kRemoved, stored[2].hash, stored[2].parent}}));
+  EXPECT_EQ(removed,
+            (std::vector<CacheEvent>{{CacheEvent::Kind::kRemoved, stored[2].hash, stored[2].parent}}));
   EXPECT_EQ(manager.Snapshot(), (std::vector<CacheEvent>{stored[0], stored[1]}));
   manager.Clear();
   EXPECT_EQ(manager.events().Take().events, (std::vector<CacheEvent>{{CacheEvent::Kind::kCleared, {}, {}}}));
