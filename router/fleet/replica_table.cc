@@ -1,0 +1,139 @@
+#include "router/fleet/replica_table.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace kvring::router {
+
+uint32_t ReplicaTable::FreeSlot() {
+  for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
+    if (!slots_[slot]) return slot;
+  }
+  slots_.emplace_back();
+  return static_cast<uint32_t>(slots_.size() - 1);
+}
+
+Replica& ReplicaTable::Add(const ReplicaSpec& spec) {
+  Changed();
+  ++membership_version_;
+  for (Replica* member : members_) {
+    if (member->url != spec.url) continue;
+    member->weight = spec.weight;
+    if (!spec.models.empty()) member->models = spec.models;
+    if (spec.kv_tokens > 0) {
+      member->kv_tokens = spec.kv_tokens;
+      member->kv_source = spec.kv_source;
+    }
+    return *member;
+  }
+  const uint32_t slot = FreeSlot();
+  slots_[slot] = std::make_unique<Replica>(ReplicaId{++last_id_}, slot, spec, rules_);
+  members_.push_back(slots_[slot].get());
+  slot_of_[ReplicaId{last_id_}] = slot;
+  return *slots_[slot];
+}
+
+void ReplicaTable::Remove(Replica& replica) {
+  if (replica.removed) return;
+  replica.removed = true;
+  std::erase(members_, &replica);
+  Changed();
+  ++membership_version_;
+  Collect(replica);
+}
+
+void ReplicaTable::Collect(Replica& replica) {
+  if (!replica.removed || replica.load.in_flight > 0) return;
+  slot_of_.erase(replica.id);
+  slots_[replica.slot].reset();
+}
+
+Replica* ReplicaTable::Find(ReplicaId id) {
+  const auto it = slot_of_.find(id);
+  return it == slot_of_.end() ? nullptr : slots_[it->second].get();
+}
+
+Replica* ReplicaTable::FindByNameOrUrl(std::string_view text) {
+  for (Replica* member : members_) {
+    if (member->name == text || member->url == text) return member;
+  }
+  return nullptr;
+}
+
+const std::vector<std::string>& ReplicaTable::Models() {
+  if (models_version_ == state_version_) return models_;
+  models_version_ = state_version_;
+  models_.clear();
+  for (const Replica* member : members_) {
+    for (const std::string& model : member->models) {
+      if (std::find(models_.begin(), models_.end(), model) == models_.end()) models_.push_back(model);
+    }
+  }
+  return models_;
+}
+
+const std::string& ReplicaTable::Resolve(std::string_view model) {
+  const std::vector<std::string>& models = Models();
+  if (model.empty() || model == "default") return models.empty() ? none_ : models.front();
+  const auto it = std::find(models.begin(), models.end(), model);
+  return it == models.end() ? none_ : *it;
+}
+
+const ReplicaTable::Pool& ReplicaTable::PoolOf(const std::string& resolved_model, Instant now) {
+  CachedPool& cached = pools_[resolved_model];
+  if (cached.version != state_version_ || now >= cached.valid_until) Rebuild(resolved_model, cached, now);
+  return cached.pool;
+}
+
+void ReplicaTable::Rebuild(const std::string& model, CachedPool& cached, Instant now) {
+  std::vector<uint32_t> ready, cooling, starting;
+  Pool& pool = cached.pool;
+  pool = {};
+  cached.version = state_version_;
+  cached.valid_until = {std::numeric_limits<int64_t>::max()};
+  size_t candidates = 0;
+  for (const Replica* member : members_) {
+    if (!(model.empty() ? member->models.empty() : member->Serves(model))) continue;
+    pool.members.push_back(member->slot);
+    if (member->draining || member->weight <= 0) continue;
+    ++candidates;
+    cached.valid_until = std::min(cached.valid_until, member->health.NextChange(now));
+    switch (member->state()) {
+      case ReplicaState::kUp: (member->health.cooling(now) ? cooling : ready).push_back(member->slot); break;
+      case ReplicaState::kStarting: starting.push_back(member->slot); break;
+      case ReplicaState::kEjected: pool.ejected.push_back(member->slot); break;
+      case ReplicaState::kDown:
+      case ReplicaState::kDraining: break;
+    }
+  }
+  pool.eligible = !ready.empty() ? ready : !cooling.empty() ? cooling : starting;
+  pool.panic = 2 * pool.ejected.size() > candidates;
+  if (!pool.panic) return;
+  pool.eligible.insert(pool.eligible.end(), pool.ejected.begin(), pool.ejected.end());
+  std::sort(pool.eligible.begin(), pool.eligible.end());
+}
+
+Replica* ReplicaTable::WantsTrial(const Pool& pool, Instant now) {
+  for (const uint32_t slot : pool.ejected) {
+    if (slots_[slot]->health.wants_trial(now)) return slots_[slot].get();
+  }
+  return nullptr;
+}
+
+void ReplicaTable::RefreshMeanRate() {
+  double sum = 0;
+  int count = 0;
+  for (const Replica* member : members_) {
+    if (!member->rate.known()) continue;
+    sum += member->rate.Estimate(mean_rate_);
+    ++count;
+  }
+  if (count > 0) mean_rate_ = std::max(sum / count, 1.0);
+}
+
+double ReplicaTable::PrefillRateOf(const Replica& replica, Instant now) const {
+  const double told = replica.load_fresh(now) ? replica.report.prefill_tokens_per_second : 0;
+  return told > 0 ? told : std::max(replica.rate.Estimate(mean_rate_), 1.0);
+}
+
+}  // namespace kvring::router

@@ -1,0 +1,88 @@
+// ReplicaTable: the members of the fleet, by id, by URL and by dense slot, and who may serve a model now.
+// Eligible(model): members that serve it, have weight and do not drain, in the best state that any of them is in:
+//   up and not cooling > up but cooling > not yet probed. When more than half of them is ejected, the ejected ones are
+//   let in as well (panic). Down (by probes) and draining ones never are.
+// A removed replica leaves every set at once; its record lives until its last request ended. Ids are never reused, slots
+// are. Not thread-safe; time is an argument.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "router/fleet/replica.h"
+
+namespace kvring::router {
+
+class ReplicaTable {
+ public:
+  explicit ReplicaTable(const HealthRules& rules) : rules_(rules) {}
+
+  /// Adds it, or updates weight, models and capacity of the member with this URL.
+  Replica& Add(const ReplicaSpec& spec);
+  void Remove(Replica& replica);
+  /// Frees the record if it is removed and its last request has ended.
+  void Collect(Replica& replica);
+
+  Replica* Find(ReplicaId id);
+  Replica* FindByNameOrUrl(std::string_view text);
+  Replica* at(uint32_t slot) { return slots_[slot].get(); }
+  const Replica* at(uint32_t slot) const { return slots_[slot].get(); }
+  uint32_t slot_count() const { return static_cast<uint32_t>(slots_.size()); }
+  /// Members that are not removed, in order of being added.
+  const std::vector<Replica*>& members() const { return members_; }
+
+  /// Models of all members, in order of first appearance; kept between changes.
+  const std::vector<std::string>& Models();
+  /// The pool a request's model means: empty or "default" is the first model. A name nobody declared is "".
+  const std::string& Resolve(std::string_view model);
+
+  struct Pool {
+    std::vector<uint32_t> eligible;  // slots, in order of being added
+    std::vector<uint32_t> members;   // all that serve the model, whatever their state
+    std::vector<uint32_t> ejected;   // those that could serve but for their ejection
+    bool panic = false;
+  };
+  const Pool& PoolOf(const std::string& resolved_model, Instant now);
+  /// An ejected member of the pool whose time is over and that has no trial running.
+  Replica* WantsTrial(const Pool& pool, Instant now);
+
+  /// Call after any change of health, weight, models or draining of a member.
+  void Changed() { ++state_version_; }
+  /// Moves on with each change of the set of members or their weights (what rings depend on).
+  uint64_t membership_version() const { return membership_version_; }
+
+  /// Mean learnt prefill rate of the members that know theirs; a guess when none does.
+  double MeanPrefillRate() const { return mean_rate_; }
+  void RefreshMeanRate();
+  /// Effective prefill tokens per second of one: reported if fresh, else learnt, else the fleet's mean.
+  double PrefillRateOf(const Replica& replica, Instant now) const;
+
+ private:
+  struct CachedPool {
+    uint64_t version = 0;
+    Instant valid_until{};
+    Pool pool;
+  };
+  void Rebuild(const std::string& model, CachedPool& cached, Instant now);
+  uint32_t FreeSlot();
+
+  HealthRules rules_;
+  uint32_t last_id_ = 0;
+  uint64_t state_version_ = 1;
+  uint64_t membership_version_ = 1;
+  double mean_rate_ = 10'000;
+  std::vector<std::unique_ptr<Replica>> slots_;
+  std::vector<Replica*> members_;
+  absl::flat_hash_map<ReplicaId, uint32_t> slot_of_;  // look-up only
+  std::map<std::string, CachedPool> pools_;  // keyed by declared models and ""
+  std::vector<std::string> models_;
+  uint64_t models_version_ = 0;
+  std::string none_;
+};
+
+}  // namespace kvring::router

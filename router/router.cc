@@ -1,0 +1,474 @@
+#include "router/router.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/check.h"
+#include "router/fleet/charge.h"
+#include "router/fleet/replica_table.h"
+#include "router/fleet/residency_index.h"
+#include "router/fleet/session_table.h"
+#include "router/fleet/token_estimator.h"
+#include "router/ledger/decision_log.h"
+#include "router/policy/policy.h"
+
+namespace kvring::router {
+namespace {
+
+constexpr size_t kSessionsKept = 1 << 18;
+constexpr int32_t kUsualBlockTokens = 16;  // of engines that do not tell
+constexpr Duration kLeastRetryAfter = std::chrono::seconds(1);
+constexpr double kOutputMemory = 0.02;     // weight of one request in the mean output length
+
+/// One request between OnRequest and OnComplete.
+struct Active {
+  const PromptKey* prompt = nullptr;
+  std::string model;
+  std::optional<SessionKey> session;
+  Decision decision;
+  ReplicaId replica;  // of the attempt under way; valid while `placed`
+  bool placed = false;
+  bool trial = false;
+  int32_t max_output_tokens = 0;
+  Charge charge;
+  AdmittedReport admitted;  // its span is not kept
+  Instant started{};
+};
+
+}  // namespace
+
+class Router::Impl {
+ public:
+  Impl(const RouterConfig& config, std::unique_ptr<Policy> policy)
+      : config_(config), policy_(std::move(policy)), random_(config.seed), table_(config.health),
+        index_(config.index_bytes), sessions_(kSessionsKept), log_(config.kept_decisions) {}
+
+  ReplicaId AddReplica(const ReplicaSpec& spec);
+  void RemoveReplica(ReplicaId id);
+  void OnReplicaFacts(Replica& replica, const ReplicaFacts& facts);
+  Decision OnRequest(const RequestView& view, Instant now);
+  void OnDispatch(RequestId id, Instant now);
+  void OnAdmitted(RequestId id, const AdmittedReport& report);
+  void OnFirstToken(RequestId id, Instant now);
+  void OnAttemptFailed(RequestId id, const AttemptFailure& failure, Instant now);
+  void OnComplete(RequestId id, const CompletionReport& report, Instant now);
+  void Tick();
+  ReplicaView View(const Replica& replica, Instant now) const;
+  std::vector<std::string> Warnings();
+
+  void OnCacheEvents(const Replica& replica, const CacheEventBatch& batch);
+
+  ReplicaTable& table() { return table_; }
+  std::string_view policy_name() const { return config_.policy; }
+  const DecisionLog& log() const { return log_; }
+
+ private:
+  Active* Find(RequestId id);
+  Replica* ReplicaOf(const Active& active) { return active.placed ? table_.Find(active.replica) : nullptr; }
+  void Choose(const RequestView& view, const ReplicaTable::Pool& pool, Active& active, Instant now);
+  void Predict(const Replica& replica, Active& active);
+  void Release(Active& active, Replica& replica, OutcomeClass outcome, Duration retry_after, Instant now);
+  void Judge(Active& active, Replica& replica, OutcomeClass outcome, Duration retry_after, Instant now);
+  void Learn(const Active& active, Replica& replica, const UsageReport& usage);
+  void SetIndexCapacity(const Replica& replica);
+  double BytesPerToken(const Active& active) const;
+
+  RouterConfig config_;
+  std::unique_ptr<Policy> policy_;
+  Random random_;
+  ReplicaTable table_;
+  ResidencyIndex index_;
+  SessionTable sessions_;
+  TokenEstimator tokens_;
+  DecisionLog log_;
+  absl::flat_hash_map<RequestId, Active> active_;  // look-up only
+  ResidencyPath path_;
+  std::vector<uint32_t> allowed_;
+  double mean_output_tokens_ = 0;
+  uint64_t requests_ = 0;
+  uint64_t without_session_ = 0;
+};
+
+// ---- membership ----
+
+ReplicaId Router::Impl::AddReplica(const ReplicaSpec& spec) {
+  Replica& replica = table_.Add(spec);
+  SetIndexCapacity(replica);
+  return replica.id;
+}
+
+void Router::Impl::RemoveReplica(ReplicaId id) {
+  Replica* replica = table_.Find(id);
+  if (replica == nullptr) return;
+  index_.Drop(replica->slot);
+  table_.Remove(*replica);
+}
+
+void Router::Impl::OnReplicaFacts(Replica& replica, const ReplicaFacts& facts) {
+  if (facts.epoch != replica.epoch) {
+    if (replica.epoch.value != 0) index_.Drop(replica.slot);
+    replica.epoch = facts.epoch;
+    replica.reported = false;
+    replica.health.OnNewEpoch();
+  }
+  replica.health.OnContact();
+  if (!facts.models.empty()) replica.models = facts.models;
+  if (facts.kv_tokens > 0 && replica.kv_source != CapacitySource::kConfig) {
+    replica.kv_tokens = facts.kv_tokens;
+    replica.kv_source = facts.kv_source;
+  }
+  replica.block_size = facts.block_size;
+  replica.context_length = facts.context_length;
+  replica.draining = facts.draining;
+  table_.Changed();
+  SetIndexCapacity(replica);
+}
+
+void Router::Impl::OnCacheEvents(const Replica& replica, const CacheEventBatch& batch) {
+  if (batch.epoch != replica.epoch) return;  // of an earlier life
+  for (const CacheEvent& event : batch.events) {
+    if (event.kind == CacheEventKind::kCleared) index_.Drop(replica.slot);
+  }
+}
+
+void Router::Impl::SetIndexCapacity(const Replica& replica) {
+  const int64_t tokens = replica.kv_tokens > 0 ? replica.kv_tokens : config_.default_kv_tokens;
+  const std::string& model = replica.models.empty() ? table_.Resolve("") : replica.models.front();
+  index_.SetCapacity(replica.slot, static_cast<int64_t>(static_cast<double>(tokens) * tokens_.BytesPerToken(model)));
+}
+
+void Router::Impl::Tick() {
+  table_.RefreshMeanRate();
+  for (const Replica* replica : table_.members()) SetIndexCapacity(*replica);
+}
+
+// ---- requests ----
+
+Active* Router::Impl::Find(RequestId id) {
+  const auto it = active_.find(id);
+  return it == active_.end() ? nullptr : &it->second;
+}
+
+double Router::Impl::BytesPerToken(const Active& active) const {
+  return active.prompt->unit == PromptUnit::kTokens ? sizeof(TokenId) : tokens_.BytesPerToken(active.model);
+}
+
+Decision Router::Impl::OnRequest(const RequestView& view, Instant now) {
+  static const PromptKey kNoPrompt;
+  const auto [it, fresh] = active_.try_emplace(view.id);
+  Active& active = it->second;
+  if (fresh) {
+    active.started = now;
+    ++requests_;
+    without_session_ += view.session ? 0 : 1;
+    DecisionRecord& record = log_.Open(view.id);
+    record.model = view.model;
+    record.at = now;
+    record.session_source = view.session_source;
+    log_.Named(view.id, view.name);
+  }
+  KVRING_CHECK(!active.placed);
+  active.prompt = view.prompt != nullptr ? view.prompt : &kNoPrompt;
+  active.model = table_.Resolve(view.model);
+  active.session = view.session;
+  active.max_output_tokens = view.max_output_tokens;
+  active.decision = {};
+  Choose(view, table_.PoolOf(active.model, now), active, now);
+  if (DecisionRecord* record = log_.Edit(view.id)) {
+    record->decision = active.decision;
+    ++record->attempts;
+    const Replica* replica = ReplicaOf(active);
+    record->replica_name = replica ? replica->name : "";
+  }
+  return active.decision;
+}
+
+void Router::Impl::Choose(const RequestView& view, const ReplicaTable::Pool& pool, Active& active, Instant now) {
+  std::span<const uint32_t> eligible = pool.eligible;
+  if (!view.excluded.empty()) {
+    allowed_.clear();
+    for (const uint32_t slot : pool.eligible) {
+      const auto& out = view.excluded;
+      if (std::find(out.begin(), out.end(), table_.at(slot)->id) == out.end()) allowed_.push_back(slot);
+    }
+    eligible = allowed_;
+  }
+  Replica* trial = view.excluded.empty() ? table_.WantsTrial(pool, now) : nullptr;
+  if (eligible.empty() && trial == nullptr) {
+    active.decision.refusal = Refusal::kNoEndpoints;
+    active.decision.retry_after = kLeastRetryAfter;
+    return;
+  }
+  const double bytes_per_token = BytesPerToken(active);
+  const auto bytes = static_cast<double>(active.prompt->bytes.size());
+  active.decision.prompt_tokens = std::max<int64_t>(static_cast<int64_t>(bytes / bytes_per_token + 0.5), 1);
+  index_.Locate(*active.prompt, path_);
+  Pick pick;
+  if (trial != nullptr) {
+    trial->health.BeginTrial();
+    pick.slot = trial->slot;
+  } else {
+    PickInput input{.fleet = table_, .index = index_, .path = path_, .eligible = eligible, .prompt = *active.prompt,
+                    .bytes_per_token = bytes_per_token, .prompt_tokens = active.decision.prompt_tokens,
+                    .mean_output_tokens = mean_output_tokens_, .session = view.session, .now = now};
+    const auto last = view.session ? sessions_.Find(*view.session) : std::nullopt;
+    const Replica* last_replica = last ? table_.Find(*last) : nullptr;
+    if (last_replica && std::find(eligible.begin(), eligible.end(), last_replica->slot) != eligible.end()) {
+      input.session_slot = last_replica->slot;
+    }
+    pick = policy_->Choose(input, random_);
+  }
+  Replica& chosen = *table_.at(pick.slot);
+  active.decision.replica = active.replica = chosen.id;
+  active.decision.reason = view.excluded.empty() ? pick.reason : Reason::kRetry;
+  active.decision.candidates = std::move(pick.candidates);
+  active.placed = true;
+  active.trial = trial != nullptr;
+  Predict(chosen, active);
+}
+
+void Router::Impl::Predict(const Replica& replica, Active& active) {
+  const Residency held = index_.Resolve(path_, *active.prompt, replica.slot);
+  Decision& decision = active.decision;
+  decision.prediction_exact = replica.block_size > 0 && (held.exact || held.bytes == 0);
+  if (decision.prediction_exact) {
+    decision.predicted_cached_tokens = held.token_blocks * replica.block_size;
+    return;
+  }
+  const int64_t block = replica.block_size > 0 ? replica.block_size : kUsualBlockTokens;
+  const auto tokens = static_cast<int64_t>(static_cast<double>(held.bytes) / BytesPerToken(active));
+  decision.predicted_cached_tokens = std::min(tokens, decision.prompt_tokens - 1) / block * block;
+}
+
+void Router::Impl::OnDispatch(RequestId id, Instant now) {
+  Active* active = Find(id);
+  Replica* replica = active ? ReplicaOf(*active) : nullptr;
+  if (replica == nullptr || active->charge.taken()) return;
+  const int64_t uncached = active->decision.prompt_tokens - active->decision.predicted_cached_tokens;
+  const auto output = active->max_output_tokens > 0
+                          ? std::min<double>(active->max_output_tokens, mean_output_tokens_) : mean_output_tokens_;
+  active->charge.Take(*replica, uncached, uncached + static_cast<int64_t>(output), now);
+  ++replica->counters.requests;
+  if (active->session) sessions_.Put(*active->session, replica->id);
+  if (!replica->removed) index_.Insert({.prompt = active->prompt}, replica->slot);
+}
+
+void Router::Impl::OnAdmitted(RequestId id, const AdmittedReport& report) {
+  Active* active = Find(id);
+  Replica* replica = active ? ReplicaOf(*active) : nullptr;
+  if (replica == nullptr) return;
+  active->charge.Admitted(*replica);
+  active->admitted = report;
+  active->admitted.block_end_bytes = {};
+  if (report.block_end_bytes.empty() || replica->removed) return;
+  index_.Insert({.prompt = active->prompt, .token_ends = report.block_end_bytes}, replica->slot);
+}
+
+void Router::Impl::OnFirstToken(RequestId id, Instant now) {
+  Active* active = Find(id);
+  Replica* replica = active ? ReplicaOf(*active) : nullptr;
+  if (replica == nullptr) return;
+  std::optional<int64_t> prefilled;
+  if (active->admitted.prompt_tokens > 0) prefilled = active->admitted.prompt_tokens - active->admitted.cached_tokens;
+  active->charge.FirstToken(*replica, prefilled, now);
+  DecisionRecord* record = log_.Edit(id);
+  if (record != nullptr && record->ttft.count() == 0) record->ttft = now - active->started;
+}
+
+void Router::Impl::Release(Active& active, Replica& replica, OutcomeClass outcome, Duration retry_after, Instant now) {
+  Judge(active, replica, outcome, retry_after, now);
+  active.charge.End(replica, now);
+  active.placed = false;
+  active.charge = {};
+  table_.Collect(replica);
+}
+
+// Whose fault an outcome is: see DESIGN "Failure meaning". Every failing attempt counts for its own replica.
+void Router::Impl::Judge(Active& active, Replica& replica, OutcomeClass outcome, Duration retry_after, Instant now) {
+  Health& health = replica.health;
+  const ReplicaState before = health.state();
+  switch (outcome) {
+    case OutcomeClass::kOk:
+    case OutcomeClass::kClientError:
+      active.trial ? health.OnTrialSuccess() : health.OnSuccess();
+      break;
+    case OutcomeClass::kBackpressure:
+      if (active.trial) health.OnTrialForgotten();
+      health.OnBackpressure(retry_after, now);
+      table_.Changed();
+      break;
+    case OutcomeClass::kReplicaError:
+    case OutcomeClass::kStreamError:
+    case OutcomeClass::kTimeout:
+      ++replica.counters.failures;
+      active.trial ? health.OnTrialFailure(now) : health.OnFailure(now);
+      break;
+    case OutcomeClass::kClientAbort:
+    case OutcomeClass::kRefused:
+      if (active.trial) health.OnTrialForgotten();
+      break;
+  }
+  active.trial = false;
+  if (health.state() != before) table_.Changed();
+}
+
+void Router::Impl::OnAttemptFailed(RequestId id, const AttemptFailure& failure, Instant now) {
+  Active* active = Find(id);
+  Replica* replica = active ? ReplicaOf(*active) : nullptr;
+  if (replica == nullptr) return;
+  Release(*active, *replica, failure.outcome, failure.retry_after, now);
+}
+
+void Router::Impl::Learn(const Active& active, Replica& replica, const UsageReport& usage) {
+  replica.counters.prompt_tokens += static_cast<uint64_t>(std::max(usage.prompt_tokens, 0));
+  replica.counters.cached_tokens += static_cast<uint64_t>(std::max(usage.cached_tokens.value_or(0), 0));
+  mean_output_tokens_ += kOutputMemory * (usage.completion_tokens - mean_output_tokens_);
+  if (active.prompt->unit == PromptUnit::kBytes) {
+    tokens_.Learn(active.model, static_cast<int64_t>(active.prompt->bytes.size()), usage.prompt_tokens);
+  }
+  const bool more = !usage.block_end_bytes.empty() || !usage.generated_bytes.empty();
+  if (!more || replica.removed) return;
+  index_.Insert({.prompt = active.prompt, .continuation = usage.generated_bytes, .token_ends = usage.block_end_bytes},
+                replica.slot);
+}
+
+void Router::Impl::OnComplete(RequestId id, const CompletionReport& report, Instant now) {
+  const auto it = active_.find(id);
+  if (it == active_.end()) return;
+  Active& active = it->second;
+  DecisionLog::Closing closing{.outcome = report.outcome,
+                               .predicted_cached_tokens = active.decision.predicted_cached_tokens,
+                               .total = now - active.started};
+  if (active.decision.replica) closing.reason = active.decision.reason;
+  if (report.usage) {
+    closing.prompt_tokens = report.usage->prompt_tokens;
+    closing.cached_tokens = report.usage->cached_tokens.value_or(-1);
+    closing.completion_tokens = report.usage->completion_tokens;
+  }
+  if (Replica* replica = ReplicaOf(active)) {
+    if (report.outcome == OutcomeClass::kOk && active.charge.awaiting()) OnFirstToken(id, now);
+    if (report.usage) Learn(active, *replica, *report.usage);
+    Release(active, *replica, report.outcome, {}, now);
+  }
+  log_.Close(id, closing);
+  active_.erase(it);
+}
+
+// ---- operators ----
+
+ReplicaView Router::Impl::View(const Replica& replica, Instant now) const {
+  const std::string model = replica.models.empty() ? std::string() : replica.models.front();
+  return {.id = replica.id,
+          .name = replica.name,
+          .url = replica.url,
+          .models = replica.models,
+          .state = replica.state(),
+          .epoch = replica.epoch,
+          .weight = replica.weight,
+          .in_flight = replica.load.in_flight,
+          .pending_prefill_tokens = replica.load.pending_prefill_tokens,
+          .kv_capacity_tokens = replica.kv_tokens,
+          .kv_source = replica.kv_source,
+          .indexed_tokens = static_cast<int64_t>(static_cast<double>(index_.held_bytes(replica.slot)) /
+                                                 tokens_.BytesPerToken(model)),
+          .requests = replica.counters.requests,
+          .failures = replica.counters.failures,
+          .prompt_tokens = replica.counters.prompt_tokens,
+          .cached_tokens = replica.counters.cached_tokens,
+          .prefill_tokens_per_second = table_.PrefillRateOf(replica, now),
+          .load_stale = !replica.load_fresh(now),
+          .health_transitions = replica.health.transitions()};
+}
+
+std::vector<std::string> Router::Impl::Warnings() {
+  std::vector<std::string> warnings;
+  char text[160];
+  if (policy_->wants_session() && without_session_ > 0) {
+    std::snprintf(text, sizeof text, "%s: no session key on %llu of %llu requests", config_.policy.c_str(),
+                  static_cast<unsigned long long>(without_session_), static_cast<unsigned long long>(requests_));
+    warnings.push_back(text);
+  }
+  return warnings;
+}
+
+// ---- façade ----
+
+std::unique_ptr<Router> Router::Create(const RouterConfig& config) {
+  std::unique_ptr<Policy> policy = MakePolicy(config.policy);
+  if (policy == nullptr) return nullptr;
+  return std::unique_ptr<Router>(new Router(std::make_unique<Impl>(config, std::move(policy))));
+}
+
+Router::Router(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Router::~Router() = default;
+
+std::vector<std::string> Router::PolicyNames() { return router::PolicyNames(); }
+
+ReplicaId Router::AddReplica(const ReplicaSpec& spec, Instant) { return impl_->AddReplica(spec); }
+void Router::RemoveReplica(ReplicaId replica, Instant) { impl_->RemoveReplica(replica); }
+
+void Router::SetDraining(ReplicaId id, bool draining, Instant) {
+  Replica* replica = impl_->table().Find(id);
+  if (replica == nullptr) return;
+  replica->draining = draining;
+  impl_->table().Changed();
+}
+
+void Router::OnReplicaFacts(ReplicaId id, const ReplicaFacts& facts, Instant) {
+  if (Replica* replica = impl_->table().Find(id)) impl_->OnReplicaFacts(*replica, facts);
+}
+
+void Router::OnProbe(ReplicaId id, bool ok, Instant) {
+  Replica* replica = impl_->table().Find(id);
+  if (replica == nullptr) return;
+  replica->health.OnProbe(ok);
+  impl_->table().Changed();
+}
+
+void Router::OnLoadReport(ReplicaId id, const LoadReport& report, Instant now) {
+  Replica* replica = impl_->table().Find(id);
+  if (replica == nullptr) return;
+  replica->report = report;
+  replica->reported = true;
+  replica->reported_at = now;
+  if (report.decode_step_seconds > 0) replica->decode_step_s = report.decode_step_seconds;
+}
+
+void Router::OnCacheEvents(ReplicaId id, const CacheEventBatch& batch, Instant) {
+  if (Replica* replica = impl_->table().Find(id)) impl_->OnCacheEvents(*replica, batch);
+}
+
+Decision Router::OnRequest(const RequestView& request, Instant now) { return impl_->OnRequest(request, now); }
+void Router::OnDispatch(RequestId request, Instant now) { impl_->OnDispatch(request, now); }
+void Router::OnAdmitted(RequestId request, const AdmittedReport& report, Instant) {
+  impl_->OnAdmitted(request, report);
+}
+void Router::OnFirstToken(RequestId request, Instant now) { impl_->OnFirstToken(request, now); }
+void Router::OnAttemptFailed(RequestId request, const AttemptFailure& failure, Instant now) {
+  impl_->OnAttemptFailed(request, failure, now);
+}
+void Router::OnComplete(RequestId request, const CompletionReport& report, Instant now) {
+  impl_->OnComplete(request, report, now);
+}
+void Router::Tick(Instant) { impl_->Tick(); }
+
+std::vector<ReplicaView> Router::Replicas(Instant now) const {
+  std::vector<ReplicaView> views;
+  for (const Replica* replica : impl_->table().members()) views.push_back(impl_->View(*replica, now));
+  return views;
+}
+
+std::optional<ReplicaView> Router::FindReplica(std::string_view name_or_url) const {
+  const Replica* replica = impl_->table().FindByNameOrUrl(name_or_url);
+  return replica ? std::optional(impl_->View(*replica, replica->reported_at)) : std::nullopt;
+}
+
+std::vector<std::string> Router::Models() const { return impl_->table().Models(); }
+std::optional<DecisionRecord> Router::Why(std::string_view id) const { return impl_->log().Find(id); }
+std::vector<DecisionRecord> Router::RecentDecisions(size_t limit) const { return impl_->log().Recent(limit); }
+Totals Router::totals() const { return impl_->log().totals(); }
+std::string_view Router::policy() const { return impl_->policy_name(); }
+std::vector<std::string> Router::Warnings() const { return impl_->Warnings(); }
+
+}  // namespace kvring::router
