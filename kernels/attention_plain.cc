@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/half.h"
+
+namespace kvring::kernels {
+namespace {
+
+float Element(KvType type, const std::byte* base, int64_t i) {
+  if (type == KvType::kF32) return reinterpret_cast<const float*>(base)[i];
+  return F16ToFloat(reinterpret_cast<const F16Bits*>(base)[i]);
+}
+
+// One query head at one position.
+void AttendHead(const AttentionContext& context, const AttentionRows& rows, int32_t row, int head) {
+  const KvShape& kv = context.pool->shape();
+  const int64_t at = (static_cast<int64_t>(row) * context.shape.heads + head) * kv.head_dim;
+  const int32_t position = rows.first_position + row;
+  const int32_t first = context.first_visible(position);
+  const auto group = [&](int32_t p) {
+    return context.pool->group(context.layer, head / context.group_heads(), rows.table[p / kv.block_size],
+                               p % kv.block_size / kSlotGroup);
+  };
+  std::vector<double> weights;
+  double peak = -INFINITY;
+  for (int32_t p = first; p <= position; ++p) {
+    double dot = 0;
+    for (int d = 0; d < kv.head_dim; ++d) {
+      const int64_t i = static_cast<int64_t>(d) * kSlotGroup + p % kv.block_size % kSlotGroup;
+      dot += static_cast<double>(rows.q[at + d]) * Element(kv.type, group(p).keys, i);
+    }
+    weights.push_back(dot * context.shape.scale);
+    peak = std::max(peak, weights.back());
+  }
+  double total = 0;
+  for (double& weight : weights) total += weight = std::exp(weight - peak);
+  for (int d = 0; d < kv.head_dim; ++d) {
+    double sum = 0;
+    for (int32_t p = first; p <= position; ++p) {
+      const int64_t i = static_cast<int64_t>(p % kv.block_size % kSlotGroup) * kv.head_dim + d;
+      sum += weights[static_cast<size_t>(p - first)] * Element(kv.type, group(p).values, i);
+    }
+    rows.out[at + d] = static_cast<float>(sum / total);
+  }
+}
+
+}  // namespace
+
+void AttendPlain(const AttentionContext& context, const AttentionRows& rows) {
+  for (int32_t row = 0; row < rows.rows; ++row) {
+    for (int head = 0; head < context.shape.heads; ++head) AttendHead(context, rows, row, head);
+  }
+}
+
+}  // namespace kvring::kernels

@@ -1,0 +1,67 @@
+// KvPool: keys and values of all layers, in blocks that the engine hands out. Per (layer, block, KV head) there is one tile:
+//   K: slots/16 groups x [head_dim][16 slots]     transposed, so that one vector lane is one position
+//   V: slots x [head_dim]
+// slots is block_size rounded up to 16. Elements are f32 (the exact path) or f16. The memory is taken as blocks are first
+// written. Writes to distinct positions may run at once; reads may run at once with each other.
+#pragma once
+
+#include <cstdint>
+
+#include "common/ids.h"
+#include "kernels/aligned_buffer.h"
+#include "kernels/isa.h"
+
+namespace kvring::kernels {
+
+enum class KvType { kF32, kF16 };
+constexpr int kSlotGroup = 16;
+
+struct KvShape {
+  int layers = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int block_size = 0;
+  int num_blocks = 0;
+  KvType type = KvType::kF16;
+
+  int slots() const { return (block_size + kSlotGroup - 1) / kSlotGroup * kSlotGroup; }
+  int64_t element_bytes() const { return type == KvType::kF32 ? 4 : 2; }
+  int64_t tile_bytes() const { return 2 * element_bytes() * slots() * head_dim; }
+  int64_t block_bytes() const { return tile_bytes() * kv_heads * layers; }
+};
+
+/// Where one group of 16 slots of one tile lies.
+struct KvGroup {
+  const std::byte* keys;    // [head_dim][16]
+  const std::byte* values;  // [16][head_dim]
+};
+
+class KvPool {
+ public:
+  explicit KvPool(const KvShape& shape)
+      : shape_(shape), data_(static_cast<size_t>(shape.block_bytes() * shape.num_blocks)) {}
+
+  const KvShape& shape() const { return shape_; }
+  KvGroup group(int layer, int kv_head, BlockId block, int group_in_block) const;
+
+  /// Writes the keys and values (kv_heads x head_dim each) of one position.
+  struct Slot {
+    int layer;
+    BlockId block;
+    int slot;
+  };
+  void Write(Slot at, const float* keys, const float* values);
+  /// Copies a block of every layer.
+  void CopyBlock(BlockId from, BlockId to);
+
+ private:
+  int64_t tile_offset(int layer, BlockId block, int kv_head) const {
+    const int64_t blocks_before = static_cast<int64_t>(layer) * shape_.num_blocks + block.value;
+    return (blocks_before * shape_.kv_heads + kv_head) * shape_.tile_bytes();
+  }
+
+  KvShape shape_;
+  AlignedBuffer data_;
+};
+
+}  // namespace kvring::kernels

@@ -1,0 +1,85 @@
+#include "replica/model/cpu_executor.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace kvring::replica {
+namespace {
+
+constexpr int64_t kMaxKvBytes = int64_t{1} << 42;
+constexpr int32_t kMaxThreads = 256;
+
+kernels::KvShape ShapeOf(const ModelConfig& config, const CpuOptions& options) {
+  return {config.layers,
+          config.kv_heads,
+          config.head_dim,
+          options.block_size,
+          static_cast<int>(options.kv_tokens / options.block_size),
+          options.precision == Precision::kFp32 ? kernels::KvType::kF32 : kernels::KvType::kF16};
+}
+
+absl::Status CheckOptions(const ModelConfig& config, const CpuOptions& options) {
+  if (options.threads < 1 || options.threads > kMaxThreads) {
+    return absl::InvalidArgumentError(absl::StrCat("threads: ", options.threads, " is not 1 to ", kMaxThreads));
+  }
+  if (options.block_size < 1 || options.block_size > 4096) {
+    return absl::InvalidArgumentError(absl::StrCat("block_size: ", options.block_size, " is not 1 to 4096"));
+  }
+  if (options.kv_tokens < options.block_size || options.kv_tokens > std::numeric_limits<int32_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kv_tokens: ", options.kv_tokens, " is not at least one block of ", options.block_size, " and below 2^31"));
+  }
+  const kernels::KvShape shape = ShapeOf(config, options);
+  if (shape.block_bytes() > kMaxKvBytes / shape.num_blocks) {
+    return absl::InvalidArgumentError(absl::StrCat("kv_tokens: ", options.kv_tokens, " would take more than ", kMaxKvBytes, " bytes"));
+  }
+  if (!kernels::IsSupported(options.isa)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("isa: this CPU has no ", std::string(kernels::NameOf(options.isa))));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const std::string& path, const CpuOptions& options) {
+  KVRING_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
+  return Load(std::move(file), options);
+}
+
+absl::StatusOr<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(GgufFile file, const CpuOptions& options) {
+  KVRING_ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(file));
+  KVRING_RETURN_IF_ERROR(CheckOptions(config, options));
+  std::unique_ptr<CpuExecutor> executor(new CpuExecutor(std::move(file), std::move(config), options));
+  KVRING_RETURN_IF_ERROR(executor->LoadWeights(options.precision));
+  return executor;
+}
+
+CpuExecutor::CpuExecutor(GgufFile file, ModelConfig config, const CpuOptions& options)
+    : file_(std::move(file)),
+      config_(std::move(config)),
+      threads_(options.threads),
+      kv_(ShapeOf(config_, options)),
+      isa_(options.isa) {
+  const kernels::KvShape& shape = kv_.shape();
+  limits_ = {config_.vocab_size, config_.context_length, shape.block_size, shape.num_blocks,
+             2 * shape.element_bytes() * config_.layers * config_.kv_width()};
+}
+
+absl::Status CpuExecutor::LoadWeights(Precision precision) {
+  KVRING_ASSIGN_OR_RETURN(weights_, ModelWeights::Load(file_, config_, precision, threads_));
+  transformer_.emplace(Transformer::Resources{&config_, &weights_, &kv_, &threads_, isa_});
+  return absl::OkStatus();
+}
+
+absl::Status CpuExecutor::Execute(const Batch& batch, StepOutput& output) {
+  for (const BlockCopy& copy : batch.copies) kv_.CopyBlock(copy.from, copy.to);
+  output.tokens.clear();
+  output.logits = transformer_->Forward(batch);
+  return absl::OkStatus();
+}
+
+}  // namespace kvring::replica

@@ -1,0 +1,62 @@
+// CpuExecutor: runs a GGUF model of a llama-shaped family on the CPU: weights packed once, both attention and matmuls on a
+// pool of threads, keys and values in a pool of blocks. kFp32 is exact (weights and KV in f32). kFast keeps the file's 4- and
+// 8-bit weights, quantises activations to int8 blocks of 32 and holds KV in f16; it gives the exact path's greedy token
+// wherever the exact margin between the best two logits exceeds kFastMarginBound (teacher-forced over the reference
+// answers of SmolLM2-135M Q4_1). Results of both do not depend on chunking or batching. Used from one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/isa.h"
+#include "kernels/kv_pool.h"
+#include "kernels/thread_pool.h"
+#include "replica/engine/executor.h"
+#include "replica/model/gguf.h"
+#include "replica/model/model_config.h"
+#include "replica/model/model_weights.h"
+#include "replica/model/transformer.h"
+
+namespace kvring::replica {
+
+constexpr float kFastMarginBound = 0.5F;
+
+struct CpuOptions {
+  int64_t kv_tokens = 16384;  // room of the KV pool; rounded down to whole blocks
+  int32_t block_size = 16;    // multiples of 16 waste nothing
+  int32_t threads = 2;
+  Precision precision = Precision::kFast;
+  kernels::Isa isa = kernels::BestIsa();
+};
+
+class CpuExecutor : public Executor {
+ public:
+  /// Opens, checks and packs the model.
+  static absl::StatusOr<std::unique_ptr<CpuExecutor>> Load(const std::string& path, const CpuOptions& options);
+  static absl::StatusOr<std::unique_ptr<CpuExecutor>> Load(GgufFile file, const CpuOptions& options);
+
+  const ExecutorLimits& limits() const override { return limits_; }
+  absl::Status Execute(const Batch& batch, StepOutput& output) override;
+
+  const ModelConfig& config() const { return config_; }
+  /// The file, for the tokenizer's keys.
+  const GgufFile& file() const { return file_; }
+
+ private:
+  CpuExecutor(GgufFile file, ModelConfig config, const CpuOptions& options);
+  absl::Status LoadWeights(Precision precision);
+
+  GgufFile file_;
+  ModelConfig config_;
+  ExecutorLimits limits_;
+  kernels::ThreadPool threads_;
+  kernels::KvPool kv_;
+  kernels::Isa isa_;
+  ModelWeights weights_;
+  std::optional<Transformer> transformer_;
+};
+
+}  // namespace kvring::replica

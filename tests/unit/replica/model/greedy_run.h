@@ -1,0 +1,123 @@
+// What the executor tests share: the bundled model, its reference answers, and a greedy run of several sequences through one
+// executor in batches, with blocks drawn from a shuffled pool.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "common/random.h"
+#include "replica/model/cpu_executor.h"
+
+namespace kvring::replica {
+
+struct ReferenceAnswer {
+  std::string name;
+  std::vector<TokenId> prompt;
+  std::vector<TokenId> greedy;
+  std::vector<float> margins;  // best minus second logit, per generated token
+  std::vector<std::pair<TokenId, float>> first_top5;
+};
+
+/// The model's path, or nothing when it is not there.
+inline std::string ModelPath() {
+  const char* given = std::getenv("KVRING_MODEL");
+  const char* home = std::getenv("HOME");
+  std::string path = given != nullptr ? given : std::string(home != nullptr ? home : "");
+  if (given == nullptr) path += "/.cache/kvring/SmolLM2-135M-Instruct.Q4_1.gguf";
+  return std::ifstream(path).good() ? path : "";
+}
+
+#define KVRING_SKIP_WITHOUT_MODEL()                                                                     \
+  if (ModelPath().empty()) {                                                                            \
+    GTEST_SKIP() << "the model file is absent: set KVRING_MODEL or put it under ~/.cache/kvring";        \
+  }
+
+inline std::vector<ReferenceAnswer> LoadReferenceAnswers() {
+  std::ifstream in(KVRING_SOURCE_DIR "/tests/unit/replica/model/testdata/smollm2_greedy_fp32.json");
+  std::stringstream text;
+  text << in.rdbuf();
+  const boost::json::value root = boost::json::parse(text.str());
+  std::vector<ReferenceAnswer> answers;
+  for (const auto& prompt : root.at("prompts").as_array()) {
+    ReferenceAnswer answer;
+    answer.name = prompt.at("name").as_string();
+    for (const auto& id : prompt.at("prompt_ids").as_array()) answer.prompt.push_back(id.to_number<TokenId>());
+    for (const auto& id : prompt.at("greedy64").as_array()) answer.greedy.push_back(id.to_number<TokenId>());
+    for (const auto& margin : prompt.at("top2_margin").as_array()) answer.margins.push_back(margin.to_number<float>());
+    for (const auto& top : prompt.at("top5_first").as_array()) {
+      answer.first_top5.emplace_back(top.at(0).to_number<TokenId>(), top.at(1).to_number<float>());
+    }
+    answers.push_back(std::move(answer));
+  }
+  return answers;
+}
+
+/// A sequence that is being computed.
+struct Running {
+  std::vector<TokenId> tokens;  // prompt and what was appended
+  std::vector<BlockId> table;
+  int32_t computed = 0;
+  std::vector<float> logits;  // of the last token computed
+};
+
+class GreedyRun {
+ public:
+  explicit GreedyRun(CpuExecutor& executor, uint64_t seed = 1) : executor_(executor) {
+    for (int32_t b = 0; b < executor.limits().num_blocks; ++b) free_.push_back(BlockId{b});
+    Random random(seed);
+    for (size_t i = free_.size(); i > 1; --i) std::swap(free_[i - 1], free_[random.Below(i)]);
+  }
+
+  Running Start(const std::vector<TokenId>& prompt) { return {prompt, {}, 0, {}}; }
+
+  /// One step: up to chunk[i] pending tokens of each sequence, computed together.
+  void Step(const std::vector<Running*>& sequences, const std::vector<int32_t>& chunks) {
+    Batch batch;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      Running& s = *sequences[i];
+      const auto pending = static_cast<int32_t>(s.tokens.size()) - s.computed;
+      const int32_t count = std::min(pending, chunks[i]);
+      GrowTable(s, s.computed + count);
+      batch.steps.push_back({SequenceId{i}, std::span(s.tokens).subspan(s.computed, count), s.computed, s.table, count - 1});
+      s.computed += count;
+    }
+    StepOutput output;
+    ASSERT_TRUE(executor_.Execute(batch, output).ok());
+    const auto vocab = static_cast<size_t>(executor_.limits().vocab_size);
+    ASSERT_EQ(output.logits.size(), sequences.size() * vocab);
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      const auto row = output.logits.subspan(i * vocab, vocab);
+      sequences[i]->logits.assign(row.begin(), row.end());
+    }
+  }
+
+  /// Feeds all pending tokens in chunks.
+  void Prefill(Running& sequence, int32_t chunk) {
+    while (sequence.computed < static_cast<int32_t>(sequence.tokens.size())) Step({&sequence}, {chunk});
+  }
+
+ private:
+  void GrowTable(Running& s, int32_t tokens) {
+    while (static_cast<int32_t>(s.table.size()) * executor_.limits().block_size < tokens) {
+      s.table.push_back(free_.back());
+      free_.pop_back();
+    }
+  }
+
+  CpuExecutor& executor_;
+  std::vector<BlockId> free_;
+};
+
+inline TokenId BestToken(const std::vector<float>& logits) {
+  return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+}  // namespace kvring::replica
