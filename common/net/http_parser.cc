@@ -273,9 +273,9 @@ HeadScanner::State HeadScanner::Scan(std::string_view buffer) {
     const bool empty = lf - from == 1;
     scanned_ += static_cast<size_t>(lf - from) + 1;
     if (scanned_ > limits_.max_bytes) return Fail(431, "The header is too large.");
-    // One empty line before the start line is forgiven (RFC 9112 §2.2).
-    if (empty && scanned_ > 2) return State::kComplete;
-    if (++lines_ > limits_.max_fields + 2) return Fail(431, "The header has too many fields.");
+    if (empty && scanned_ == 2) continue;  // one empty line before the start line is forgiven (RFC 9112 §2.2)
+    if (empty) return State::kComplete;
+    if (++lines_ > limits_.max_fields + 1) return Fail(431, "The header has too many fields.");
   }
   if (buffer.size() > limits_.max_bytes) return Fail(431, "The header is too large.");
   return State::kIncomplete;
