@@ -1,9 +1,10 @@
 // The executor against the reference answers of the bundled model (transformers, fp32, weights dequantised to fp32).
 #include "replica/model/cpu_executor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
 
 #include "tests/unit/replica/model/greedy_run.h"
 
@@ -87,6 +88,136 @@ TEST(CpuExecutorTest, Fp32_OddChunksBatchedTogetherBlocksOf5_EqualTheReference) 
   const auto executor = LoadModel(Precision::kFp32, 5);
   ASSERT_NE(executor, nullptr);
   ExpectAllGreedyTokens(*executor, {11, 4, 64});
+}
+
+// Teacher-forced: the reference's tokens are fed, so that one miss does not hide the rest. Counts misses by margin.
+struct ForcedScore {
+  int compared = 0;
+  int missed_above_bound = 0;
+  float largest_missed_margin = 0;
+};
+
+ForcedScore ScoreForced(CpuExecutor& executor) {
+  ForcedScore score;
+  for (const ReferenceAnswer& answer : LoadReferenceAnswers()) {
+    GreedyRun run(executor);
+    Running sequence = run.Start(answer.prompt);
+    run.Prefill(sequence, 1 << 20);
+    for (size_t i = 0; i < answer.greedy.size(); ++i) {
+      ++score.compared;
+      if (BestToken(sequence.logits) != answer.greedy[i]) {
+        score.missed_above_bound += answer.margins[i] > kFastMarginBound ? 1 : 0;
+        score.largest_missed_margin = std::max(score.largest_missed_margin, answer.margins[i]);
+      }
+      sequence.tokens.push_back(answer.greedy[i]);
+      run.Prefill(sequence, 1);
+    }
+  }
+  return score;
+}
+
+TEST(CpuExecutorTest, Fast_TeacherForced_EqualsTheReferenceAboveTheMarginBound) {
+  KVRING_SKIP_WITHOUT_MODEL();
+  const auto executor = LoadModel(Precision::kFast, 16);
+  ASSERT_NE(executor, nullptr);
+  const ForcedScore score = ScoreForced(*executor);
+  EXPECT_EQ(score.compared, 6 * 64);
+  EXPECT_EQ(score.missed_above_bound, 0) << "largest margin missed: " << score.largest_missed_margin;
+  RecordProperty("largest_missed_margin", std::to_string(score.largest_missed_margin));
+}
+
+// The same bits however the prompt is cut and whatever runs beside it.
+TEST(CpuExecutorTest, Fast_ChunkedAndBatched_SameBitsAsAlone) {
+  KVRING_SKIP_WITHOUT_MODEL();
+  const auto executor = LoadModel(Precision::kFast, 16);
+  ASSERT_NE(executor, nullptr);
+  const std::vector<ReferenceAnswer> answers = LoadReferenceAnswers();
+  std::vector<TokenId> prompt;  // longer than one span of attention
+  for (int i = 0; i < 5; ++i) prompt.insert(prompt.end(), answers[5].prompt.begin(), answers[5].prompt.end());
+  GreedyRun run(*executor);
+  Running whole = run.Start(prompt);
+  run.Prefill(whole, 1 << 20);
+  Running chunked = run.Start(prompt);
+  run.Prefill(chunked, 37);
+  EXPECT_EQ(whole.logits, chunked.logits);
+  Running batched = run.Start(prompt);
+  Running other = run.Start(answers[3].prompt);
+  while (batched.computed < static_cast<int32_t>(prompt.size())) {
+    other.tokens.push_back(1000);
+    run.Step({&other, &batched}, {5, 61});
+  }
+  EXPECT_EQ(whole.logits, batched.logits);
+  for (Running* sequence : {&whole, &chunked}) {
+    sequence->tokens.push_back(500);
+    run.Prefill(*sequence, 1);
+  }
+  EXPECT_EQ(whole.logits, chunked.logits);
+}
+
+TEST(CpuExecutorTest, BlockCopy_ForkedSequence_ContinuesAsTheOriginal) {
+  KVRING_SKIP_WITHOUT_MODEL();
+  const auto executor = LoadModel(Precision::kFast, 16, 256);
+  ASSERT_NE(executor, nullptr);
+  const std::vector<TokenId> prompt = LoadReferenceAnswers()[1].prompt;  // shorter than a block
+  ASSERT_LT(prompt.size(), 16U);
+  GreedyRun run(*executor);
+  Running original = run.Start(prompt);
+  run.Prefill(original, 1 << 20);
+  original.tokens.push_back(500);
+  const auto count = static_cast<int32_t>(prompt.size());
+  const BlockId from = original.table[0];
+  const BlockId to{from.value == 0 ? 1 : 0};
+  run.Prefill(original, 1);
+  Batch batch;
+  batch.copies.push_back({from, to, count});
+  batch.steps.push_back({SequenceId{9}, std::span(original.tokens).subspan(prompt.size(), 1), count, {&to, 1}, 0});
+  StepOutput output;
+  ASSERT_TRUE(executor->Execute(batch, output).ok());
+  EXPECT_TRUE(std::equal(output.logits.begin(), output.logits.end(), original.logits.begin(), original.logits.end()));
+}
+
+TEST(CpuExecutorTest, LogitsFrom_SelectsRows) {
+  KVRING_SKIP_WITHOUT_MODEL();
+  const auto executor = LoadModel(Precision::kFast, 16, 256);
+  ASSERT_NE(executor, nullptr);
+  const std::vector<TokenId> prompt = LoadReferenceAnswers()[1].prompt;
+  const BlockId block{0};
+  const auto vocab = static_cast<size_t>(executor->limits().vocab_size);
+  Batch batch;
+  batch.steps.push_back({SequenceId{1}, prompt, 0, {&block, 1}, 0});
+  StepOutput output;
+  ASSERT_TRUE(executor->Execute(batch, output).ok());
+  ASSERT_EQ(output.logits.size(), prompt.size() * vocab);
+  const std::vector<float> last(output.logits.end() - static_cast<long>(vocab), output.logits.end());
+  batch.steps[0].logits_from = static_cast<int32_t>(prompt.size()) - 1;
+  ASSERT_TRUE(executor->Execute(batch, output).ok());
+  EXPECT_TRUE(std::equal(output.logits.begin(), output.logits.end(), last.begin(), last.end()));
+  batch.steps[0].logits_from = static_cast<int32_t>(prompt.size());
+  ASSERT_TRUE(executor->Execute(batch, output).ok());
+  EXPECT_TRUE(output.logits.empty());
+}
+
+TEST(CpuExecutorTest, Limits_FollowTheOptions) {
+  KVRING_SKIP_WITHOUT_MODEL();
+  const auto executor = LoadModel(Precision::kFast, 16, 1000);
+  ASSERT_NE(executor, nullptr);
+  EXPECT_EQ(executor->limits().num_blocks, 62);
+  EXPECT_EQ(executor->limits().vocab_size, 49152);
+  EXPECT_EQ(executor->limits().context_length, 8192);
+  EXPECT_EQ(executor->limits().kv_bytes_per_token, 23040);
+}
+
+TEST(CpuExecutorTest, BadOptions_AreErrorsThatNameTheField) {
+  KVRING_SKIP_WITHOUT_MODEL();
+  CpuOptions options;
+  options.kv_tokens = 5;
+  EXPECT_THAT(std::string(CpuExecutor::Load(ModelPath(), options).status().message()), testing::HasSubstr("kv_tokens"));
+  options = {};
+  options.block_size = 0;
+  EXPECT_THAT(std::string(CpuExecutor::Load(ModelPath(), options).status().message()), testing::HasSubstr("block_size"));
+  options = {};
+  options.threads = 0;
+  EXPECT_THAT(std::string(CpuExecutor::Load(ModelPath(), options).status().message()), testing::HasSubstr("threads"));
 }
 
 }  // namespace
