@@ -200,9 +200,9 @@ BlockManager::Lookup BlockManager::Find(const BlockTable& table, std::span<const
   const auto entry = index_.find(table.hashes[index]);
   if (entry == index_.end()) return {};
   const Block& candidate = blocks_[entry->second];
+  // Serials are never reused: equal ones mean the same registration of the same block.
   const bool same_parent =
-      index == 0 ? candidate.parent == kNone
-                 : candidate.parent == parent && candidate.parent_serial == blocks_[parent].serial;
+      index == 0 ? candidate.parent == kNone : candidate.parent_serial == blocks_[parent].serial;
   const bool equal = same_parent && candidate.root == table.root &&
                      std::ranges::equal(StoredTokens(entry->second), Slice(tokens, index));
   return equal ? Lookup{.block = entry->second} : Lookup{.collided = entry->second};

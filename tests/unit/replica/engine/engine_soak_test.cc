@@ -84,6 +84,8 @@ void Soak(int32_t num_blocks, uint64_t seed) {
     if (random.Below(500) == 0) driver.engine.ClearCache();
   }
   EXPECT_EQ(driver.engine.Load().kv_used_tokens, 0);
+  EXPECT_EQ(driver.engine.Load().pending_prefill_tokens, 0);
+  EXPECT_EQ(driver.engine.Load().waiting, 0);
   EXPECT_EQ(driver.engine.CheckIntegrity(), "");
   EXPECT_GT(driver.preemptions, 100);
   EXPECT_GT(cancelled.size(), 20u);

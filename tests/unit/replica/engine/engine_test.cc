@@ -240,6 +240,31 @@ TEST(EngineTest, Preemption_ChangesNothing_SMP08) {
   }
 }
 
+// The earlier request grows and takes the room of one whose prompt rows are partly out; these are not given
+// twice.
+TEST(EngineTest, PreemptedInTheMiddleOfPromptRows_EachRowOnce) {
+  ToyExecutor executor(Limits(12, 4));
+  EngineDriver driver(executor, Options(/*batch_tokens=*/3, /*max_running=*/2));
+  ASSERT_TRUE(driver.Add(Greedy(1, RandomPrompt(1, 17, kVocabulary), 20)).ok());
+  for (int i = 0; i < 6; ++i) driver.Step();
+  EngineRequest echo = Greedy(2, RandomPrompt(2, 24, kVocabulary), 3);
+  echo.prompt_logprobs = true;
+  echo.sampling.logprobs = 0;
+  ASSERT_TRUE(driver.Add(echo).ok());
+  while (driver.preemptions == 0) driver.Step();
+  const size_t rows = driver.answers[2].prompt.size();
+  EXPECT_GT(rows, 4u);
+  EXPECT_LT(rows, 24u);
+  driver.Run();
+  const Answer alone = Alone(echo);
+  const Answer& answer = driver.answers[2];
+  EXPECT_EQ(answer.choices, alone.choices);
+  ASSERT_EQ(answer.prompt.size(), 24u);
+  for (size_t i = 1; i < 24; ++i) {
+    EXPECT_EQ(answer.prompt[i].logprobs->logprob, alone.prompt[i].logprobs->logprob) << i;
+  }
+}
+
 TEST(EngineTest, NoFiniteLogit_RequestFailsAlone) {
   ToyExecutor executor(Limits(64));
   executor.bias = NAN;
