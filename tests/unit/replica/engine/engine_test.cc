@@ -245,7 +245,7 @@ TEST(EngineTest, Preemption_ChangesNothing_SMP08) {
 TEST(EngineTest, PreemptedInTheMiddleOfPromptRows_EachRowOnce) {
   ToyExecutor executor(Limits(12, 4));
   EngineDriver driver(executor, Options(/*batch_tokens=*/3, /*max_running=*/2));
-  ASSERT_TRUE(driver.Add(Greedy(1, RandomPrompt(1, 17, kVocabulary), 20)).ok());
+  ASSERT_TRUE(driver.Add(Greedy(1, RandomPrompt(1, 17, kVocabulary), 28)).ok());
   for (int i = 0; i < 6; ++i) driver.Step();
   EngineRequest echo = Greedy(2, RandomPrompt(2, 24, kVocabulary), 3);
   echo.prompt_logprobs = true;
