@@ -127,6 +127,8 @@ class ResidencyIndex {
   };
   struct Incoming;  // one insert's chain, bytes and marks
 
+  void CheckNode(uint32_t node) const;
+
   class Recount;  // keeps vector_bytes_ right while a node's vectors change
 
   // Table of block hashes: slot = node << 32 | 24 bits of the hash << 8 | position in the node; 0 is empty (node 0 is unused).
@@ -140,7 +142,8 @@ class ResidencyIndex {
   void FreeNode(uint32_t node);
   void Link(uint32_t node, uint32_t parent);
   void Unlink(uint32_t node);
-  void Split(uint32_t node, uint32_t blocks);
+  void Split(uint32_t upper, uint32_t blocks);
+  void SplitContent(uint32_t upper, uint32_t lower, uint32_t blocks);
   void ShedTail(uint32_t node);
   void Trim(uint32_t node);
   uint32_t FindCopy(const Node& node, uint32_t replica) const;
@@ -163,7 +166,8 @@ class ResidencyIndex {
   void Append(Incoming& in, uint32_t node, uint32_t replica);
   bool Extensible(const Incoming& in, const Node& node, uint32_t replica) const;
   bool TailMatches(const Incoming& in, const Node& node) const;
-  bool Holds(const Incoming& in, const Node& node, const Copy& copy, uint32_t blocks) const;
+  void TouchPath(const Incoming& in, const ResidencyPath& path, uint32_t replica);
+  bool Holds(const Incoming& in, uint32_t node, uint32_t copy, uint32_t blocks) const;
   void MarkBlocks(const Incoming& in, uint32_t node, uint32_t blocks);
   void MarkTail(const Incoming& in, uint32_t node);
   uint32_t MatchingMarks(const Node& node, uint32_t block, std::string_view bytes, int64_t limit, uint32_t* last) const;

@@ -62,6 +62,24 @@ void ResidencyIndex::Insert(const Holding& holding, uint32_t replica) {
     roots_[in.prompt.root.value] = root;
     path.steps.push_back({root, 0});
   }
+  const auto [node, blocks] = path.steps.front();
+  const uint32_t deepest = FindCopy(nodes_[node], replica);
+  const bool more = in.blocks > path.blocks || !Holds(in, node, deepest, blocks);
+  // What the replica holds beyond the prompt's end was not used by it, so it keeps its age: divided before the touch.
+  const bool ends_inside = deepest != kNone && copies_[deepest].blocks > blocks;
+  if (blocks < nodes_[node].hashes.size() && (more || ends_inside)) Split(node, blocks);
+  TouchPath(in, path, replica);
+  if (more) Attach(in, node, replica);
+  // Leaves first, so that parents are the more recently used.
+  for (auto copy = touched_.rbegin(); copy != touched_.rend(); ++copy) {
+    Detach(*copy);
+    LinkNewest(*copy);
+  }
+  const Owner& o = owner(replica);
+  if (o.capacity > 0 && o.held > o.capacity) EvictOldest(replica, o.held - o.capacity);
+}
+
+void ResidencyIndex::TouchPath(const Incoming& in, const ResidencyPath& path, uint32_t replica) {
   touched_.clear();
   for (auto step = path.steps.rbegin(); step != path.steps.rend(); ++step) {
     uint32_t copy = FindCopy(nodes_[step->node], replica);
@@ -75,28 +93,16 @@ void ResidencyIndex::Insert(const Holding& holding, uint32_t replica) {
     MarkBlocks(in, step->node, step->blocks);
     touched_.push_back(copy);
   }
-  const auto [node, blocks] = path.steps.front();
-  if (in.blocks > path.blocks || !Holds(in, nodes_[node], copies_[touched_.back()], blocks)) {
-    if (blocks < nodes_[node].hashes.size()) Split(node, blocks);
-    Attach(in, node, replica);
-  }
-  // Leaves first, so that parents are the more recently used.
-  for (auto copy = touched_.rbegin(); copy != touched_.rend(); ++copy) {
-    Detach(*copy);
-    LinkNewest(*copy);
-  }
-  const Owner& o = owner(replica);
-  if (o.capacity > 0 && o.held > o.capacity) EvictOldest(replica, o.held - o.capacity);
 }
 
 // True if the copy already covers the incoming tail (all marks after the last whole block).
-bool ResidencyIndex::Holds(const Incoming& in, const Node& node, const Copy& copy, uint32_t blocks) const {
+bool ResidencyIndex::Holds(const Incoming& in, uint32_t node, uint32_t copy, uint32_t blocks) const {
   uint32_t wanted = 0;
   in.VisitMarks(in.blocks, [&](uint32_t) { ++wanted; });
   if (wanted == 0) return true;
-  if (copy.blocks <= blocks && !copy.tail) return false;
+  if (copy == kNone || (copies_[copy].blocks <= blocks && !copies_[copy].tail)) return false;
   uint32_t last = 0;
-  return MatchingMarks(node, blocks, in.block(in.blocks), kIndexBlockBytes + 1, &last) >= wanted;
+  return MatchingMarks(nodes_[node], blocks, in.block(in.blocks), kIndexBlockBytes + 1, &last) >= wanted;
 }
 
 bool ResidencyIndex::TailMatches(const Incoming& in, const Node& node) const {

@@ -120,11 +120,26 @@ void ResidencyIndex::Split(uint32_t upper, uint32_t blocks) {
   const uint32_t children = nodes_[upper].first_child;
   nodes_[upper].first_child = kNone;
   const uint32_t lower = NewNode(upper, nodes_[upper].start + blocks);
+  nodes_[lower].first_child = children;
+  for (uint32_t child = children; child != kNone; child = nodes_[child].next_sibling) nodes_[child].parent = lower;
+  SplitContent(upper, lower, blocks);
+  for (const CopyRef ref : nodes_[upper].copies) {
+    Copy& held = copies_[ref.copy];
+    const Copy before = held;
+    held.blocks = std::min(held.blocks, blocks);
+    held.tail = false;
+    if (before.blocks <= blocks && !before.tail) continue;
+    const uint32_t below = AddCopy(lower, ref.replica);
+    copies_[below].blocks = before.blocks - blocks;
+    copies_[below].tail = before.tail;
+    LinkBehind(below, ref.copy);
+  }
+}
+
+void ResidencyIndex::SplitContent(uint32_t upper, uint32_t lower, uint32_t blocks) {
   const Recount recount_upper(*this, upper), recount_lower(*this, lower);
   Node& u = nodes_[upper];
   Node& l = nodes_[lower];
-  l.first_child = children;
-  for (uint32_t child = children; child != kNone; child = nodes_[child].next_sibling) nodes_[child].parent = lower;
   l.hashes.assign(u.hashes.begin() + blocks, u.hashes.end());
   for (uint32_t i = 0; i < l.hashes.size(); ++i) *FindSlot(l.hashes[i]) = SlotOf(l.hashes[i], lower, i);
   u.hashes.resize(blocks);
@@ -137,18 +152,6 @@ void ResidencyIndex::Split(uint32_t upper, uint32_t blocks) {
   l.marks_before = u.marks_before + static_cast<uint32_t>(u.marks.size());
   l.marked_blocks = u.marked_blocks - std::min(u.marked_blocks, blocks);
   u.marked_blocks = std::min(u.marked_blocks, blocks);
-
-  for (const CopyRef ref : u.copies) {
-    Copy& held = copies_[ref.copy];
-    const Copy before = held;
-    held.blocks = std::min(held.blocks, blocks);
-    held.tail = false;
-    if (before.blocks <= blocks && !before.tail) continue;
-    const uint32_t below = AddCopy(lower, ref.replica);
-    copies_[below].blocks = before.blocks - blocks;
-    copies_[below].tail = before.tail;
-    LinkBehind(below, ref.copy);
-  }
 }
 
 // A node that gets children keeps no tail: its tail becomes a child of its own.
