@@ -1,0 +1,210 @@
+#include "replica/server/engine_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/runtime/clock.h"
+#include "common/runtime/log.h"
+
+namespace kvring::replica {
+namespace {
+
+constexpr size_t kMaxInbox = 4096;
+constexpr double kSmoothing = 0.1;  // weight of the newest step in the measured rates
+
+openai::ApiError ErrorOfAdd(const absl::Status& status, const std::string& token_field) {
+  openai::ApiError error = openai::FromStatus(status);
+  if (status.code() == absl::StatusCode::kOutOfRange) {
+    error.code = "context_length_exceeded";
+    error.param = token_field;
+  } else if (status.code() == absl::StatusCode::kResourceExhausted) {
+    error.code = "queue_full";
+  }
+  return error;
+}
+
+double Smooth(double mean, double sample) { return mean == 0 ? sample : mean + kSmoothing * (sample - mean); }
+
+}  // namespace
+
+EngineLoop::EngineLoop(Executor& executor, const EngineOptions& options, const ServedModel& model, MetricRegistry& metrics)
+    : engine_(executor, options),
+      model_(model),
+      block_size_(executor.limits().block_size),
+      max_tokens_(engine_.max_tokens_per_sequence()),
+      prompt_tokens_(metrics.GetCounter("kvring_replica_prompt_tokens_total", "Prompt tokens of admitted requests.")),
+      cached_tokens_(metrics.GetCounter("kvring_replica_cached_tokens_total", "Prompt tokens found in the prefix cache at first admission.")),
+      completion_tokens_(metrics.GetCounter("kvring_replica_completion_tokens_total", "Tokens generated for finished requests.")),
+      requests_(metrics.GetCounter("kvring_replica_requests_total", "Requests submitted to the engine.")),
+      cancelled_(metrics.GetCounter("kvring_replica_cancelled_total", "Requests cancelled before their end.")),
+      failed_(metrics.GetCounter("kvring_replica_failed_total", "Requests that ended with an error.")),
+      preemptions_(metrics.GetCounter("kvring_replica_preemptions_total", "Sequences put back for lack of blocks.")),
+      step_seconds_(metrics.GetHistogram("kvring_replica_step_seconds", "Duration of engine steps.", SecondsBounds())),
+      thread_([this] { Run(); }) {}
+
+EngineLoop::~EngineLoop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  thread_.join();
+  const openai::ApiError stopped{503, "server_error", "replica_stopping", "", "The replica is stopping."};
+  for (auto& [id, generation] : running_) generation->Fail(stopped);
+}
+
+GenerationId EngineLoop::Submit(GenerationPlan plan, std::shared_ptr<GenerationSink> sink) {
+  const GenerationId id{next_id_.fetch_add(1, std::memory_order_relaxed)};
+  requests_.Add();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (inbox_.size() < kMaxInbox && !stopping_) {
+      in_flight_.fetch_add(1, std::memory_order_relaxed);
+      inbox_.push_back({id, std::make_unique<RunningGeneration>(std::move(plan), std::move(sink), model_, block_size_)});
+      return id;
+    }
+  }
+  failed_.Add();
+  sink->OnError({429, "rate_limit_error", "queue_full", "", "The replica's queue is full."});
+  return id;
+}
+
+void EngineLoop::Cancel(GenerationId id) {
+  absl::MutexLock lock(&mutex_);
+  inbox_.push_back({id, nullptr});
+}
+
+std::unique_ptr<EngineLoop::Listening> EngineLoop::Listen(StepListener listener) {
+  absl::MutexLock lock(&listener_mutex_);
+  const uint64_t id = next_listener_++;
+  listeners_.emplace(id, std::move(listener));
+  return std::make_unique<Listening>(*this, id);
+}
+
+EngineLoop::Listening::~Listening() {
+  absl::MutexLock lock(&loop_.listener_mutex_);
+  loop_.listeners_.erase(id_);
+}
+
+LoopLoad EngineLoop::load() const {
+  absl::MutexLock lock(&mutex_);
+  return load_;
+}
+
+void EngineLoop::Run() {
+  while (TakeCommands()) {
+    if (engine_.HasWork()) StepOnce();
+    HandleEvents();
+    Notify();
+  }
+}
+
+// Waits for commands when there is nothing else to do. False: stop.
+bool EngineLoop::TakeCommands() {
+  std::vector<Command> commands;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !inbox_.empty(); };
+    if (!engine_.HasWork()) mutex_.Await(absl::Condition(&ready));
+    if (stopping_) return false;
+    commands.swap(inbox_);
+  }
+  for (Command& command : commands) Apply(std::move(command));
+  return true;
+}
+
+void EngineLoop::Apply(Command command) {
+  if (command.start != nullptr) return Start(command.id, std::move(command.start));
+  const auto it = running_.find(command.id);
+  if (it == running_.end()) return;
+  for (RequestId request : it->second->requests()) engine_.Cancel(request);
+  cancelled_.Add();
+  Drop(command.id);
+}
+
+void EngineLoop::Start(GenerationId id, std::unique_ptr<RunningGeneration> generation) {
+  RunningGeneration& started = *generation;
+  running_.emplace(id, std::move(generation));
+  for (size_t prompt = 0; prompt < started.prompts(); ++prompt) {
+    const RequestId request{next_request_++};
+    const absl::Status added = engine_.Add(started.TakeRequest(prompt, request), Now());
+    if (added.ok()) {
+      by_request_[request] = {id, prompt};
+      continue;
+    }
+    for (RequestId earlier : started.requests()) engine_.Cancel(earlier);
+    failed_.Add();
+    started.Fail(ErrorOfAdd(added, started.token_field()));
+    return Drop(id);
+  }
+}
+
+void EngineLoop::Drop(GenerationId id) {
+  const auto it = running_.find(id);
+  for (RequestId request : it->second->requests()) by_request_.erase(request);
+  running_.erase(it);
+  in_flight_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void EngineLoop::StepOnce() {
+  const Instant begin = Now();
+  const StepReport report = engine_.Step(begin);
+  Measure(report, Now() - begin);
+}
+
+void EngineLoop::Measure(const StepReport& report, Duration elapsed) {
+  step_seconds_.Observe(ToSeconds(elapsed));
+  preemptions_.Add(static_cast<uint64_t>(report.preemptions));
+  absl::MutexLock lock(&mutex_);
+  if (report.prefill_tokens > 0 && elapsed.count() > 0) {
+    load_.prefill_tokens_per_second = Smooth(load_.prefill_tokens_per_second, report.prefill_tokens / ToSeconds(elapsed));
+  } else if (report.decode_tokens > 0) {
+    load_.decode_step_seconds = Smooth(load_.decode_step_seconds, ToSeconds(elapsed));
+  }
+}
+
+void EngineLoop::HandleEvents() {
+  // A stop string ends a choice, which makes further events: until there are none.
+  for (std::vector<EngineEvent> events = engine_.TakeEvents(); !events.empty(); events = engine_.TakeEvents()) {
+    for (EngineEvent& event : events) {
+      const auto owner = by_request_.find(event.request);
+      if (owner == by_request_.end()) continue;
+      const auto [id, prompt] = owner->second;
+      RunningGeneration& generation = *running_.at(id);
+      if (const auto* admitted = std::get_if<EngineEvent::Admitted>(&event.what)) {
+        prompt_tokens_.Add(static_cast<uint64_t>(admitted->prompt_tokens));
+        cached_tokens_.Add(static_cast<uint64_t>(admitted->cached_tokens));
+        generation.OnAdmitted(*admitted);
+      } else if (const auto* prompt_token = std::get_if<EngineEvent::PromptToken>(&event.what)) {
+        generation.OnPromptToken(prompt, *prompt_token);
+      } else if (const auto* token = std::get_if<EngineEvent::Token>(&event.what)) {
+        if (generation.OnToken(prompt, *token)) engine_.Finish(event.request, token->choice);
+      } else if (const auto* finished = std::get_if<EngineEvent::Finished>(&event.what)) {
+        generation.OnFinished(prompt, *finished);
+      } else if (const auto* done = std::get_if<EngineEvent::Done>(&event.what)) {
+        completion_tokens_.Add(static_cast<uint64_t>(done->usage.completion_tokens));
+        if (generation.OnDone(*done)) Drop(id);
+      } else if (const auto* failed = std::get_if<EngineEvent::Failed>(&event.what)) {
+        Log(LogLevel::kError, "replica", "step failed", {{"error", failed->status.ToString()}});
+        for (RequestId request : generation.requests()) engine_.Cancel(request);
+        failed_.Add();
+        generation.Fail(openai::InternalError());
+        Drop(id);
+      }
+    }
+  }
+}
+
+void EngineLoop::Notify() {
+  const EngineLoad engine_load = engine_.Load();
+  const CacheEventBatch events = engine_.TakeCacheEvents();
+  LoopLoad load;
+  {
+    absl::MutexLock lock(&mutex_);
+    load_.engine = engine_load;
+    load = load_;
+  }
+  absl::MutexLock lock(&listener_mutex_);
+  for (auto& [id, listener] : listeners_) listener(load, events);
+}
+
+}  // namespace kvring::replica

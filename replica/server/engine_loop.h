@@ -1,0 +1,117 @@
+// EngineLoop: the one thread that owns the engine. Requests and cancellations come in through a bounded inbox; after each step the
+// events go to the requests' sinks, then the step listeners are told, so that a connection can send all tokens of a step in
+// one message. Submit and Cancel are thread-safe; sinks and listeners are called on the loop's thread.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "common/metrics.h"
+#include "replica/engine/engine.h"
+#include "replica/server/generation.h"
+#include "replica/server/running_generation.h"
+
+namespace kvring::replica {
+
+/// A submitted request; 0 is none.
+using GenerationId = StrongId<struct GenerationIdTag, uint64_t>;
+
+/// What the loop measured; for load reports.
+struct LoopLoad {
+  EngineLoad engine;
+  double prefill_tokens_per_second = 0;  // over steps that prefilled; 0 until known
+  double decode_step_seconds = 0;        // mean of steps that only decoded; 0 until known
+};
+
+class EngineLoop {
+ public:
+  /// At the end of a step, and of an idle turn in which something changed.
+  using StepListener = std::function<void(const LoopLoad&, const CacheEventBatch&)>;
+
+  EngineLoop(Executor& executor, const EngineOptions& options, const ServedModel& model, MetricRegistry& metrics);
+  /// Ends the thread; running requests get an error.
+  ~EngineLoop();
+
+  /// Never blocks. When the inbox is full the sink gets a 429 at once, in this call.
+  GenerationId Submit(GenerationPlan plan, std::shared_ptr<GenerationSink> sink);
+  /// Frees the request's blocks within a step; its sink hears nothing more. Unknown ids are nothing.
+  void Cancel(GenerationId id);
+
+  /// The listener is called until the handle is destroyed; not during or after its destruction.
+  class Listening;
+  std::unique_ptr<Listening> Listen(StepListener listener);
+
+  LoopLoad load() const;
+  int32_t block_size() const { return block_size_; }
+  int32_t max_tokens_per_sequence() const { return max_tokens_; }
+  /// Requests in the engine or on the way there.
+  int64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Command {
+    GenerationId id;
+    std::unique_ptr<RunningGeneration> start;  // null: cancel
+  };
+
+  void Run();
+  bool TakeCommands();
+  void Apply(Command command);
+  void Start(GenerationId id, std::unique_ptr<RunningGeneration> generation);
+  void StepOnce();
+  void HandleEvents();
+  void Drop(GenerationId id);
+  void Measure(const StepReport& report, Duration elapsed);
+  void Notify();
+
+  Engine engine_;
+  const ServedModel& model_;
+  const int32_t block_size_;
+  const int32_t max_tokens_;
+
+  // Loop thread only.
+  absl::flat_hash_map<GenerationId, std::unique_ptr<RunningGeneration>> running_;  // look-up only
+  absl::flat_hash_map<RequestId, std::pair<GenerationId, size_t>> by_request_;     // engine request: generation, prompt
+  uint64_t next_request_ = 1;
+
+  mutable absl::Mutex mutex_;
+  std::vector<Command> inbox_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  LoopLoad load_ ABSL_GUARDED_BY(mutex_);
+  absl::Mutex listener_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
+  std::map<uint64_t, StepListener> listeners_ ABSL_GUARDED_BY(listener_mutex_);
+  uint64_t next_listener_ ABSL_GUARDED_BY(listener_mutex_) = 1;
+  std::atomic<uint64_t> next_id_{1};
+  std::atomic<int64_t> in_flight_{0};
+
+  Counter& prompt_tokens_;
+  Counter& cached_tokens_;
+  Counter& completion_tokens_;
+  Counter& requests_;
+  Counter& cancelled_;
+  Counter& failed_;
+  Counter& preemptions_;
+  BucketHistogram& step_seconds_;
+
+  std::thread thread_;
+};
+
+class EngineLoop::Listening {
+ public:
+  Listening(EngineLoop& loop, uint64_t id) : loop_(loop), id_(id) {}
+  ~Listening();
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+
+ private:
+  EngineLoop& loop_;
+  uint64_t id_;
+};
+
+}  // namespace kvring::replica
