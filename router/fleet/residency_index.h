@@ -142,6 +142,7 @@ class ResidencyIndex {
   void FreeNode(uint32_t node);
   void Link(uint32_t node, uint32_t parent);
   void Unlink(uint32_t node);
+  void BringForward(uint32_t node);
   void Split(uint32_t upper, uint32_t blocks);
   void SplitContent(uint32_t upper, uint32_t lower, uint32_t blocks);
   void ShedTail(uint32_t node);

@@ -25,6 +25,7 @@ std::string_view ResidencyIndex::Incoming::block(size_t index) const {
 
 uint32_t ResidencyIndex::Incoming::MarksBefore(size_t block_index) const {
   const size_t bytes = block_index * kIndexBlockBytes;
+  if (bytes == 0) return 0;  // ends at 0 are put at byte 1
   if (!exact) return static_cast<uint32_t>(bytes / kForeignMarkBytes);
   return static_cast<uint32_t>(std::upper_bound(ends.begin(), ends.end(), bytes) - ends.begin());
 }
@@ -89,6 +90,7 @@ void ResidencyIndex::TouchPath(const Incoming& in, const ResidencyPath& path, ui
       Detach(copy);
     }
     LinkNewest(copy);
+    BringForward(step->node);
     if (copies_[copy].blocks < step->blocks) Resize(copy, step->blocks, false);
     MarkBlocks(in, step->node, step->blocks);
     touched_.push_back(copy);
@@ -145,6 +147,7 @@ uint32_t ResidencyIndex::ChildFor(Incoming& in, uint32_t node, uint32_t replica)
        child = nodes_[child].next_sibling, ++scanned) {
     if (!nodes_[child].hashes.empty() || !Extensible(in, nodes_[child], replica)) continue;
     touched_.push_back(nodes_[child].copies.front().copy);
+    BringForward(child);
     return child;
   }
   const uint32_t child = NewNode(node, nodes_[node].start + static_cast<uint32_t>(nodes_[node].hashes.size()));

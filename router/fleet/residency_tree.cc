@@ -115,6 +115,13 @@ void ResidencyIndex::Unlink(uint32_t node) {
   (n.previous_sibling != kNone ? nodes_[n.previous_sibling].next_sibling : nodes_[n.parent].first_child) = n.next_sibling;
 }
 
+// To the front of its siblings: only the most recently used ones are looked through.
+void ResidencyIndex::BringForward(uint32_t node) {
+  if (nodes_[node].parent == kNone || nodes_[node].previous_sibling == kNone) return;
+  Unlink(node);
+  Link(node, nodes_[node].parent);
+}
+
 // Blocks from `blocks` on, the tail and all children move to a new only child; copies that reach further are divided.
 void ResidencyIndex::Split(uint32_t upper, uint32_t blocks) {
   const uint32_t children = nodes_[upper].first_child;
