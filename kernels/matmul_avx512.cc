@@ -27,7 +27,8 @@ struct Corner {
   float* y;
   int64_t stride;
   Store store;
-  __mmask16 last_mask;  // outputs of the last panel that exist
+  __mmask16 last_mask;     // outputs of the last panel that exist
+  int64_t prefetch_bytes;  // how far ahead weights are asked for, 0: they are in the cache
 };
 
 template <int R, int P>
@@ -53,16 +54,31 @@ KVRING_TARGET_AVX512 inline __m512 LoadHalves(const std::byte* at) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
 }
 
+// Asks for the weights that the stream of panels comes to `ahead` bytes later.
+template <int kBytes>
+inline void PrefetchAhead(const std::byte* at, int64_t ahead) {
+  if (ahead == 0) return;
+#pragma GCC unroll 16
+  for (int line = 0; line < kBytes; line += 64) __builtin_prefetch(at + ahead + line);
+}
+
+// Few accumulators leave the dot products waiting for each other; then low and high columns get one each.
+template <int R, int P>
+constexpr int kChains = R * P <= 4 ? 2 : 1;
+
 template <int R, int P>
 struct TileU4 {
   KVRING_TARGET_AVX512 static void Run(const Corner& c) {
+    constexpr int kHigh = kChains<R, P> - 1;
     const int64_t blocks = c.cols / kQuantBlock;
     const __m512i nibble = _mm512_set1_epi8(15);
     __m512 f[R][P] = {};
     for (int64_t b = 0; b < blocks; ++b) {
       const std::byte* w = c.panel + b * kU4BlockBytes;
       const int8_t* q = c.q + b * kQuantBlock;
-      __m512i dot[R][P] = {};
+#pragma GCC unroll 4
+      for (int p = 0; p < P; ++p) PrefetchAhead<kU4BlockBytes>(w + p * c.panel_bytes, c.prefetch_bytes);
+      __m512i dot[kChains<R, P>][R][P] = {};
 #pragma GCC unroll 4
       for (int g = 0; g < 4; ++g) {
         __m512i low[P];
@@ -77,10 +93,10 @@ struct TileU4 {
         for (int r = 0; r < R; ++r) {
           const __m512i x_low = Broadcast4(q + r * c.cols + g * 4);
 #pragma GCC unroll 4
-          for (int p = 0; p < P; ++p) dot[r][p] = _mm512_dpbusd_epi32(dot[r][p], low[p], x_low);
+          for (int p = 0; p < P; ++p) dot[0][r][p] = _mm512_dpbusd_epi32(dot[0][r][p], low[p], x_low);
           const __m512i x_high = Broadcast4(q + r * c.cols + 16 + g * 4);
 #pragma GCC unroll 4
-          for (int p = 0; p < P; ++p) dot[r][p] = _mm512_dpbusd_epi32(dot[r][p], high[p], x_high);
+          for (int p = 0; p < P; ++p) dot[kHigh][r][p] = _mm512_dpbusd_epi32(dot[kHigh][r][p], high[p], x_high);
         }
       }
 #pragma GCC unroll 4
@@ -89,8 +105,10 @@ struct TileU4 {
         const __m512 m = LoadHalves(w + p * c.panel_bytes + 288);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
+          __m512i sum = dot[0][r][p];
+          if constexpr (kHigh == 1) sum = _mm512_add_epi32(sum, dot[kHigh][r][p]);
           const __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(c.scale[r * blocks + b]));
-          f[r][p] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][p]), scale, f[r][p]);
+          f[r][p] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, f[r][p]);
           f[r][p] = _mm512_fmadd_ps(m, _mm512_set1_ps(c.offset[r * blocks + b]), f[r][p]);
         }
       }
@@ -102,28 +120,32 @@ struct TileU4 {
 template <int R, int P>
 struct TileU8 {
   KVRING_TARGET_AVX512 static void Run(const Corner& c) {
+    constexpr int kOdd = kChains<R, P> - 1;
     const int64_t blocks = c.cols / kQuantBlock;
     __m512 f[R][P] = {};
     for (int64_t b = 0; b < blocks; ++b) {
       const std::byte* w = c.panel + b * kU8BlockBytes;
       const int8_t* q = c.q + b * kQuantBlock;
-      __m512i dot[R][P];
+#pragma GCC unroll 4
+      for (int p = 0; p < P; ++p) PrefetchAhead<kU8BlockBytes>(w + p * c.panel_bytes, c.prefetch_bytes);
+      __m512i dot[kChains<R, P>][R][P] = {};
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const __m512i start = _mm512_set1_epi32(-128 * c.sum[r * blocks + b]);
 #pragma GCC unroll 4
-        for (int p = 0; p < P; ++p) dot[r][p] = start;
+        for (int p = 0; p < P; ++p) dot[0][r][p] = start;
       }
 #pragma GCC unroll 8
       for (int g = 0; g < 8; ++g) {
         __m512i weights[P];
+        const int chain = g % 2 * kOdd;
 #pragma GCC unroll 4
         for (int p = 0; p < P; ++p) weights[p] = _mm512_loadu_si512(w + p * c.panel_bytes + g * 64);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
           const __m512i x = Broadcast4(q + r * c.cols + g * 4);
 #pragma GCC unroll 4
-          for (int p = 0; p < P; ++p) dot[r][p] = _mm512_dpbusd_epi32(dot[r][p], weights[p], x);
+          for (int p = 0; p < P; ++p) dot[chain][r][p] = _mm512_dpbusd_epi32(dot[chain][r][p], weights[p], x);
         }
       }
 #pragma GCC unroll 4
@@ -131,8 +153,10 @@ struct TileU8 {
         const __m512 d = LoadHalves(w + p * c.panel_bytes + 512);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
+          __m512i sum = dot[0][r][p];
+          if constexpr (kOdd == 1) sum = _mm512_add_epi32(sum, dot[kOdd][r][p]);
           const __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(c.scale[r * blocks + b]));
-          f[r][p] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][p]), scale, f[r][p]);
+          f[r][p] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, f[r][p]);
         }
       }
     }
@@ -197,7 +221,8 @@ Corner CornerOf(const MatMulTile& tile, int64_t row, int64_t panel, int64_t pane
           tile.output.y + row * tile.output.stride + panel * kPanelRows,
           tile.output.stride,
           tile.output.store,
-          static_cast<__mmask16>((1U << last) - 1U)};
+          static_cast<__mmask16>((1U << last) - 1U),
+          0};
 }
 
 template <template <int, int> class Tile, int P>
@@ -212,19 +237,32 @@ void RunRows(const Corner& c, int64_t rows) {
   }
 }
 
+// Few rows take one panel at a time: their weights are one stream through memory. More rows take two, and their first tile
+// asks for the next two while it computes.
+constexpr int64_t kOneStreamRows = 4;
+constexpr int64_t kStreamPrefetchBytes = 4096;
+
+template <template <int, int> class Tile>
+void RunPanels(const MatMulTile& tile, int64_t panel, int64_t panels) {
+  int64_t tiles = (tile.row_end - tile.row_begin + kTileRows - 1) / kTileRows;
+  for (int64_t row = tile.row_begin; row < tile.row_end; --tiles) {
+    const int64_t rows = (tile.row_end - row + tiles - 1) / tiles;
+    Corner corner = CornerOf(tile, row, panel, panels);
+    if (row == tile.row_begin) corner.prefetch_bytes = panels == 1 ? kStreamPrefetchBytes : 2 * corner.panel_bytes;
+    if (panels == 2) {
+      RunRows<Tile, 2>(corner, rows);
+    } else {
+      RunRows<Tile, 1>(corner, rows);
+    }
+    row += rows;
+  }
+}
+
 template <template <int, int> class Tile>
 void RunTile(const MatMulTile& tile) {
-  for (int64_t panel = tile.panel_begin; panel < tile.panel_end; panel += 2) {
-    const int64_t panels = std::min<int64_t>(2, tile.panel_end - panel);
-    for (int64_t row = tile.row_begin; row < tile.row_end; row += kTileRows) {
-      const Corner corner = CornerOf(tile, row, panel, panels);
-      const int64_t rows = std::min<int64_t>(kTileRows, tile.row_end - row);
-      if (panels == 2) {
-        RunRows<Tile, 2>(corner, rows);
-      } else {
-        RunRows<Tile, 1>(corner, rows);
-      }
-    }
+  const int64_t together = tile.row_end - tile.row_begin <= kOneStreamRows ? 1 : 2;
+  for (int64_t panel = tile.panel_begin; panel < tile.panel_end; panel += together) {
+    RunPanels<Tile>(tile, panel, std::min<int64_t>(together, tile.panel_end - panel));
   }
 }
 

@@ -1,6 +1,6 @@
 // engine_bench: what the CPU executor does per second on the bundled model, as one table: prefill at several prompt lengths,
 // decode of one sequence at several contexts, decode of 8 and 16 sequences at once. No assertion on time.
-//   engine_bench [--model FILE] [--threads N] [--precision fast|fp32] [--isa plain|avx2|avx512] [--repeat N]
+//   engine_bench [--model FILE] [--threads N] [--precision fast|fp32] [--isa plain|avx2|avx512] [--repeat N] [--only ROW]
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -21,6 +21,7 @@ struct Flags {
   std::string precision = "fast";
   std::string isa;
   int repeat = 5;
+  std::string only;
 };
 
 double SecondsNow() { return static_cast<double>(Now().ns) * 1e-9; }
@@ -109,9 +110,21 @@ int Run(const Flags& flags) {
   std::printf("%s, %d threads, %s, loaded in %.2f s\n", flags.precision.c_str(), flags.threads,
               std::string(kernels::NameOf(options.isa)).c_str(), SecondsNow() - start);
   std::printf("%-8s %8s %10s %12s %12s\n", "what", "context", "sequences", "tokens/s", "best step");
-  for (const int32_t length : {64, 512, 2048}) Bench(**executor, flags.repeat).Prefill(length);
-  for (const int32_t context : {64, 512, 2048}) Bench(**executor, flags.repeat).Decode(context, 1);
-  for (const int32_t sequences : {8, 16}) Bench(**executor, flags.repeat).Decode(128, sequences);
+  struct Cell {
+    std::string name;
+    int32_t context;
+    int32_t sequences;  // 0: prefill
+  };
+  for (const Cell& cell : {Cell{"p64", 64, 0}, {"p512", 512, 0}, {"p2048", 2048, 0}, {"d64", 64, 1}, {"d512", 512, 1},
+                           {"d2048", 2048, 1}, {"b8", 128, 8}, {"b16", 128, 16}}) {
+    if (!flags.only.empty() && flags.only != cell.name) continue;
+    Bench bench(**executor, flags.repeat);
+    if (cell.sequences == 0) {
+      bench.Prefill(cell.context);
+    } else {
+      bench.Decode(cell.context, cell.sequences);
+    }
+  }
   return 0;
 }
 
@@ -128,6 +141,7 @@ int main(int argc, char** argv) {
   app.add_option("--precision", flags.precision)->check(CLI::IsMember({"fast", "fp32"}));
   app.add_option("--isa", flags.isa, "default: the best of this CPU")->check(CLI::IsMember({"plain", "avx2", "avx512"}));
   app.add_option("--repeat", flags.repeat)->check(CLI::Range(1, 1000));
+  app.add_option("--only", flags.only, "one row: p64, p512, p2048, d64, d512, d2048, b8 or b16");
   CLI11_PARSE(app, argc, argv);
   return kvring::replica::Run(flags);
 }
