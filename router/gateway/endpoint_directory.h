@@ -1,0 +1,35 @@
+// EndpointDirectory: how each member of the router's fleet is reached, kept in step with the core. Thread-safe; loops keep
+// their own copies of entries, which never change but for their flags.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "router/gateway/router_guard.h"
+#include "router/gateway/upstream.h"
+
+namespace kvring::router {
+
+class EndpointDirectory {
+ public:
+  EndpointDirectory(RouterGuard& guard, std::map<std::string, std::string> replica_keys);
+
+  /// Null if the replica is no member, or its URL cannot be read.
+  std::shared_ptr<Endpoint> Find(ReplicaId replica);
+  /// Follows the core's membership; returns all members.
+  std::vector<std::shared_ptr<Endpoint>> Refresh();
+
+ private:
+  void Follow(const std::vector<ReplicaView>& views) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  RouterGuard& guard_;
+  const std::map<std::string, std::string> replica_keys_;
+  absl::Mutex mutex_;
+  std::map<ReplicaId, std::shared_ptr<Endpoint>> endpoints_ ABSL_GUARDED_BY(mutex_);  // shared with running requests
+};
+
+}  // namespace kvring::router

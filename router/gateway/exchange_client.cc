@@ -1,0 +1,380 @@
+#include "router/gateway/exchange_client.h"
+
+#include <grpcpp/alarm.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/block_hash.h"
+#include "common/runtime/log.h"
+#include "kvring/v1/inference.grpc.pb.h"
+
+namespace kvring::router {
+namespace {
+
+gpr_timespec FromNow(Duration wait) {
+  return gpr_time_from_millis(std::chrono::duration_cast<std::chrono::milliseconds>(wait).count(), GPR_TIMESPAN);
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const ExchangeOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+  arguments.SetMaxSendMessageSize(static_cast<int>(options.max_message_bytes));
+  const auto millis = [](Duration d) { return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(d).count()); };
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, millis(options.first_retry));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, millis(options.last_retry));
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, millis(options.connect_timeout));
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // one TCP connection per client, closed with it
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+bool IsLast(const v1::GenerateResponse& event) { return event.has_usage() || event.has_error(); }
+
+}  // namespace
+
+// Everything that gRPC's threads touch. `busy_` counts streams, alarms and probes that will still call back.
+class ExchangeClient::Core {
+ public:
+  Core(ExchangeOptions options, ExchangeListener& listener)
+      : options_(std::move(options)), listener_(listener), channel_(MakeChannel(options_)),
+        stub_(v1::Inference::NewStub(channel_)), wait_(options_.first_retry) {
+    absl::MutexLock lock(&mutex_);
+    Dial();
+  }
+  ~Core();
+
+  absl::StatusOr<uint64_t> Start(v1::GenerateRequest request, uint32_t timeout_ms, std::shared_ptr<ExchangeSink> sink);
+  void Cancel(uint64_t id);
+  bool connected() const {
+    absl::MutexLock lock(&mutex_);
+    return open_;
+  }
+  size_t in_flight() const {
+    absl::MutexLock lock(&mutex_);
+    return calls_.size();
+  }
+
+ private:
+  class Stream;
+  struct Call {
+    std::shared_ptr<ExchangeSink> sink;
+    bool any_event = false;
+  };
+  struct Probe {
+    grpc::ClientContext context;
+    v1::ListModelsRequest request;
+    v1::ListModelsResponse response;
+  };
+
+  // Reactions of the stream.
+  void OnMessage(v1::ExchangeResponse& message);
+  void OnWritten(bool ok);
+  void OnStreamDone(Stream* stream, const grpc::Status& status);
+
+  bool Accept(const v1::ReplicaInfo& info);
+  void Deliver(v1::ExchangeResponse::Event& event);
+  void Dial() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetTimer(Duration wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnTimer(uint64_t generation);
+  void SetProbeTimer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendProbe();
+  void OnProbed(bool ok);
+
+  const ExchangeOptions options_;
+  ExchangeListener& listener_;
+  const std::shared_ptr<grpc::Channel> channel_;  // shared with gRPC's stub
+  const std::unique_ptr<v1::Inference::Stub> stub_;
+
+  mutable absl::Mutex mutex_;
+  int busy_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // deletes itself when gRPC is done with it
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;         // its first message has come and was accepted
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string refusal_ ABSL_GUARDED_BY(mutex_);       // why we dropped the replica
+  std::deque<v1::ExchangeRequest> outgoing_ ABSL_GUARDED_BY(mutex_);  // bounded by the requests that run
+  std::map<uint64_t, Call> calls_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  Duration wait_ ABSL_GUARDED_BY(mutex_);
+  uint64_t timer_generation_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::unique_ptr<grpc::Alarm> timer_ ABSL_GUARDED_BY(mutex_);  // of the dial, or until the next one
+  std::unique_ptr<grpc::Alarm> probe_timer_ ABSL_GUARDED_BY(mutex_);
+  Probe* probe_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool probing_ ABSL_GUARDED_BY(mutex_) = false;      // a probe or its timer is under way
+  int unanswered_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+class ExchangeClient::Core::Stream final : public grpc::ClientBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse> {
+ public:
+  explicit Stream(Core& core) : core_(core) {}
+
+  void Begin() {
+    core_.stub_->async()->Exchange(&context_, this);
+    StartRead(&in_);
+    AddHold();  // writes come from outside of reactions
+    StartCall();
+  }
+  void Write(v1::ExchangeRequest request) {
+    out_ = std::move(request);
+    StartWrite(&out_);
+  }
+  void Cancel() { context_.TryCancel(); }
+  // No Write after this one.
+  void LetGo() {
+    if (std::exchange(held_, false)) RemoveHold();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      absl::MutexLock lock(&core_.mutex_);
+      broken_ = true;
+      return LetGo();
+    }
+    core_.OnMessage(in_);
+    in_.Clear();
+    StartRead(&in_);
+  }
+  void OnWriteDone(bool ok) override { core_.OnWritten(ok); }
+  void OnDone(const grpc::Status& status) override {
+    core_.OnStreamDone(this, status);
+    delete this;
+  }
+
+  bool broken() const { return broken_; }
+
+ private:
+  Core& core_;
+  grpc::ClientContext context_;
+  v1::ExchangeResponse in_;
+  v1::ExchangeRequest out_;
+  bool held_ = true;     // guarded by the core's mutex
+  bool broken_ = false;  // guarded by the core's mutex
+};
+
+ExchangeClient::Core::~Core() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    if (stream_ != nullptr) stream_->Cancel();
+    if (timer_) timer_->Cancel();
+    if (probe_timer_) probe_timer_->Cancel();
+    if (probe_ != nullptr) probe_->context.TryCancel();
+  }
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(+[](int* busy) { return *busy == 0; }, &busy_));
+}
+
+// ---- connection ----
+
+void ExchangeClient::Core::Dial() {
+  stream_ = new Stream(*this);
+  ++busy_;
+  refusal_.clear();
+  SetTimer(options_.connect_timeout);
+  stream_->Begin();
+}
+
+void ExchangeClient::Core::SetTimer(Duration wait) {
+  const uint64_t generation = ++timer_generation_;
+  timer_ = std::make_unique<grpc::Alarm>();  // the old one's call comes soon, and is of an old generation
+  ++busy_;
+  timer_->Set(FromNow(wait), [this, generation](bool) { OnTimer(generation); });
+}
+
+void ExchangeClient::Core::OnTimer(uint64_t generation) {
+  absl::MutexLock lock(&mutex_);
+  --busy_;
+  if (stopping_ || generation != timer_generation_) return;
+  if (stream_ == nullptr) {
+    Dial();
+  } else if (!open_) {
+    refusal_ = "no answer within the connect time-out";
+    stream_->Cancel();
+  }
+}
+
+bool ExchangeClient::Core::Accept(const v1::ReplicaInfo& info) {
+  absl::MutexLock lock(&mutex_);
+  if (info.hash_probe() != OwnHashProbe()) {
+    refusal_ = absl::StrCat("hash probe ", absl::Hex(info.hash_probe(), absl::kZeroPad16), " is not ours, ",
+                            absl::Hex(OwnHashProbe(), absl::kZeroPad16), ": the two sides hash prompts differently");
+    Log(LogLevel::kError, "router", "replica refused", {{"address", options_.address}, {"reason", refusal_}});
+    wait_ = options_.last_retry;
+    stream_->Cancel();
+    return false;
+  }
+  if (!open_) ++timer_generation_;  // the dial's time-out is off
+  open_ = true;
+  wait_ = options_.first_retry;
+  unanswered_ = 0;
+  if (!probing_ && !stopping_) SetProbeTimer();
+  return true;
+}
+
+void ExchangeClient::Core::OnMessage(v1::ExchangeResponse& message) {
+  if (message.has_info()) {
+    if (!Accept(message.info())) return;
+    listener_.OnInfo(message.info());
+  } else if (!connected()) {
+    return;  // refused, or a replica that does not say what it is: the dial's time-out ends it
+  }
+  if (message.has_load()) listener_.OnLoad(message.load());
+  if (message.has_cache()) listener_.OnCacheEvents(message.cache());
+  for (v1::ExchangeResponse::Event& event : *message.mutable_events()) Deliver(event);
+}
+
+void ExchangeClient::Core::Deliver(v1::ExchangeResponse::Event& event) {
+  std::shared_ptr<ExchangeSink> sink;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto it = calls_.find(event.id());
+    if (it == calls_.end()) return;  // cancelled
+    it->second.any_event = true;
+    sink = it->second.sink;
+    if (IsLast(event.response())) calls_.erase(it);
+  }
+  sink->OnEvent(std::move(*event.mutable_response()));
+}
+
+void ExchangeClient::Core::OnStreamDone(Stream* stream, const grpc::Status& status) {
+  std::map<uint64_t, Call> broken;
+  std::string why;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stream == stream_) stream_ = nullptr;
+    why = !refusal_.empty() ? refusal_ : status.ok() ? "the replica ended the stream" : status.error_message();
+    broken.swap(calls_);
+    outgoing_.clear();
+    writing_ = open_ = false;
+    ++timer_generation_;
+  }
+  for (auto& [id, call] : broken) call.sink->OnBroken(why, call.any_event);
+  listener_.OnDown(why);
+  absl::MutexLock lock(&mutex_);
+  if (!stopping_) {
+    SetTimer(wait_);
+    wait_ = std::min(wait_ * 2, options_.last_retry);
+  }
+  --busy_;
+}
+
+// ---- probes ----
+
+void ExchangeClient::Core::SetProbeTimer() {
+  probing_ = true;
+  probe_timer_ = std::make_unique<grpc::Alarm>();
+  ++busy_;
+  probe_timer_->Set(FromNow(options_.probe_interval), [this](bool) { SendProbe(); });
+}
+
+void ExchangeClient::Core::SendProbe() {
+  absl::MutexLock lock(&mutex_);
+  if (stopping_ || !open_) {
+    probing_ = false;
+    --busy_;
+    return;
+  }
+  probe_ = new Probe;
+  probe_->context.set_deadline(FromNow(options_.probe_timeout));
+  stub_->async()->ListModels(&probe_->context, &probe_->request, &probe_->response,
+                             [this](const grpc::Status& status) { OnProbed(status.ok()); });
+}
+
+void ExchangeClient::Core::OnProbed(bool ok) {
+  bool tell = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    delete std::exchange(probe_, nullptr);
+    tell = open_ && !stopping_;
+    unanswered_ = ok ? 0 : unanswered_ + 1;
+    if (tell && unanswered_ >= options_.probes_until_cut) {
+      refusal_ = absl::StrCat(unanswered_, " probes in a row were not answered");
+      stream_->Cancel();
+    }
+  }
+  if (tell) listener_.OnProbe(ok);
+  absl::MutexLock lock(&mutex_);
+  probing_ = false;
+  if (open_ && !stopping_) SetProbeTimer();
+  --busy_;
+}
+
+// ---- requests ----
+
+absl::StatusOr<uint64_t> ExchangeClient::Core::Start(v1::GenerateRequest request, uint32_t timeout_ms,
+                                                     std::shared_ptr<ExchangeSink> sink) {
+  v1::ExchangeRequest message;
+  v1::Start& start = *message.mutable_start();
+  *start.mutable_request() = std::move(request);
+  start.set_timeout_ms(timeout_ms);
+  absl::MutexLock lock(&mutex_);
+  start.set_id(next_id_);
+  const size_t size = message.ByteSizeLong();
+  if (size > options_.max_message_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("The request takes ", size, " bytes; a message to a replica may take ",
+                                                     options_.max_message_bytes, "."));
+  }
+  if (stream_ == nullptr || stream_->broken() || stopping_) {
+    return absl::UnavailableError(absl::StrCat(options_.address, ": not connected"));
+  }
+  const uint64_t id = next_id_++;
+  calls_[id].sink = std::move(sink);
+  outgoing_.push_back(std::move(message));
+  WriteNext();
+  return id;
+}
+
+void ExchangeClient::Core::Cancel(uint64_t id) {
+  absl::MutexLock lock(&mutex_);
+  if (calls_.erase(id) == 0) return;
+  const auto unsent = std::find_if(outgoing_.begin(), outgoing_.end(),
+                                   [id](const v1::ExchangeRequest& message) { return message.start().id() == id; });
+  if (unsent != outgoing_.end()) {
+    outgoing_.erase(unsent);
+    return;
+  }
+  outgoing_.emplace_back().mutable_cancel()->set_id(id);
+  WriteNext();
+}
+
+void ExchangeClient::Core::WriteNext() {
+  if (writing_ || outgoing_.empty() || stream_ == nullptr || stream_->broken()) return;
+  writing_ = true;
+  stream_->Write(std::move(outgoing_.front()));
+  outgoing_.pop_front();
+}
+
+void ExchangeClient::Core::OnWritten(bool ok) {
+  absl::MutexLock lock(&mutex_);
+  writing_ = false;
+  if (ok) WriteNext();
+}
+
+// ---- ExchangeClient ----
+
+ExchangeClient::ExchangeClient(ExchangeOptions options, ExchangeListener& listener)
+    : core_(std::make_unique<Core>(std::move(options), listener)) {}
+ExchangeClient::~ExchangeClient() = default;
+
+absl::StatusOr<uint64_t> ExchangeClient::Start(v1::GenerateRequest request, uint32_t timeout_ms, std::shared_ptr<ExchangeSink> sink) {
+  return core_->Start(std::move(request), timeout_ms, std::move(sink));
+}
+void ExchangeClient::Cancel(uint64_t id) { core_->Cancel(id); }
+bool ExchangeClient::connected() const { return core_->connected(); }
+size_t ExchangeClient::in_flight() const { return core_->in_flight(); }
+
+uint64_t OwnHashProbe() {
+  const BlockHash root = ChainRoot({.model = "probe", .adapter = "a", .salt = "s"});
+  return ChainNext(ChainNext(root, std::string_view("kvring")), std::string_view("probe")).value;
+}
+
+}  // namespace kvring::router

@@ -1,0 +1,82 @@
+// ExchangeClient: the router's end of Inference.Exchange: one long stream to one replica that carries all requests. It dials
+// in the background from its construction on, with back-off, and probes the open connection, so a replica that comes back
+// is found without any request (GRP-04). A request that starts while the dial is under way waits for it (GRP-05).
+//
+// Thread-safe. Listener and sinks are called on gRPC's threads with no lock held; they must not block. Calls to the listener
+// never overlap (OnProbe may); the events of one request come in order. After a sink's last event, OnBroken, or Cancel has
+// returned, an event that was under way may still arrive; nothing after that. The destructor waits for calls that are
+// under way: never destroy the client inside one of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/instant.h"
+#include "kvring/v1/inference.pb.h"
+
+namespace kvring::router {
+
+/// Hears of the connection and of the replica behind it.
+class ExchangeListener {
+ public:
+  virtual ~ExchangeListener() = default;
+  /// The connection is up (its first message), or what the replica is has changed.
+  virtual void OnInfo(const v1::ReplicaInfo& info) = 0;
+  virtual void OnLoad(const v1::LoadReport& load) = 0;
+  virtual void OnCacheEvents(const v1::CacheEvents& events) = 0;
+  /// The connection ended, or could not be made; it is tried again.
+  virtual void OnDown(std::string_view why) = 0;
+  /// A probe of the open connection was answered, or was not in time.
+  virtual void OnProbe(bool ok) = 0;
+};
+
+/// Takes the answer to one request.
+class ExchangeSink {
+ public:
+  virtual ~ExchangeSink() = default;
+  /// Ends with an event that holds `usage` or `error`.
+  virtual void OnEvent(v1::GenerateResponse event) = 0;
+  /// The connection broke before the last event. `any_event`: whether one had come.
+  virtual void OnBroken(std::string_view what, bool any_event) = 0;
+};
+
+struct ExchangeOptions {
+  std::string address;                               // host:port
+  size_t max_message_bytes = size_t{64} << 20;       // of one request, or of one message from the replica
+  Duration connect_timeout = std::chrono::seconds(2);
+  Duration first_retry = std::chrono::milliseconds(100);  // doubles up to last_retry
+  Duration last_retry = std::chrono::seconds(2);
+  Duration probe_interval = std::chrono::seconds(1);
+  Duration probe_timeout = std::chrono::seconds(1);
+  int probes_until_cut = 10;                         // unanswered in a row: the connection is dropped and dialled anew
+};
+
+class ExchangeClient {
+ public:
+  /// `listener` must outlive the client.
+  ExchangeClient(ExchangeOptions options, ExchangeListener& listener);
+  /// Running requests hear OnBroken.
+  ~ExchangeClient();
+
+  /// Sends the request; the sink may hear of it before this returns. The id is for Cancel. Errors, of which the sink hears
+  /// nothing: Unavailable (not connected), ResourceExhausted (larger than a message may be: size and limit are named).
+  /// `timeout_ms`: what is left of the client's time; 0: no limit.
+  absl::StatusOr<uint64_t> Start(v1::GenerateRequest request, uint32_t timeout_ms, std::shared_ptr<ExchangeSink> sink);
+  /// The replica frees the request's blocks. Unknown and ended ids are nothing.
+  void Cancel(uint64_t id);
+
+  bool connected() const;
+  size_t in_flight() const;
+
+ private:
+  class Core;
+  std::unique_ptr<Core> core_;
+};
+
+/// The chain hash of a fixed prompt as this program computes it: what a replica's `hash_probe` must equal (PFX-10).
+uint64_t OwnHashProbe();
+
+}  // namespace kvring::router

@@ -1,0 +1,78 @@
+// Internal to the gateway (shows Asio): what the requests of one thread share: upstreams, endpoint cache, scratch memory.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/net/server_group.h"
+#include "router/gateway/endpoint_directory.h"
+#include "router/gateway/gateway.h"
+#include "router/gateway/gateway_metrics.h"
+#include "router/gateway/http_upstream.h"
+
+namespace kvring::router {
+
+enum class SessionRuleKind { kHeader, kPromptCacheKey, kUser };
+struct SessionRule {
+  SessionRuleKind kind;
+  std::string header;
+};
+
+/// What all loops share. Outlives them.
+struct GatewayShared {
+  GatewayShared(const GatewayOptions& o, RouterGuard& g, MetricRegistry& r);
+
+  const GatewayOptions options;
+  RouterGuard& guard;
+  MetricRegistry& registry;
+  GatewayMetrics metrics;
+  EndpointDirectory directory;
+  HttpUpstreamCounters upstream_counters;
+  std::vector<SessionRule> session_rules;
+  UpstreamFactory grpc;
+  AdminHandler admin;
+  std::function<size_t()> client_connections;
+  std::atomic<bool> draining{false};
+  std::atomic<uint64_t> next_request{1};
+  uint64_t name_salt = 0;  // makes request names unguessable and different from those of other routers
+};
+
+/// "header:X", "body:prompt_cache_key" or "body:user"; the error names the rule.
+absl::StatusOr<std::vector<SessionRule>> ParseSessionRules(const std::vector<std::string>& rules);
+
+class GatewayLoop final : public net::ServerUser, private net::Ticked {
+ public:
+  GatewayLoop(GatewayShared& shared, net::EventLoop& loop);
+
+  GatewayShared& shared() { return shared_; }
+  net::EventLoop& loop() { return loop_; }
+
+  /// Null for a replica that left or whose URL is unusable.
+  std::shared_ptr<Endpoint> FindEndpoint(ReplicaId replica);
+  /// The upstream of the endpoint's scheme; null if there is none.
+  Upstream* UpstreamOf(const Endpoint& endpoint);
+  /// Alias and "default" replaced; otherwise the name itself.
+  std::string_view ResolveModel(std::string_view asked);
+  bool ServesModel(std::string_view model);
+  bool ServesAnyModel() { return !Models().empty(); }
+  RequestId NextId();
+  /// On the loop thread, before it ends.
+  void Shutdown();
+
+ private:
+  void OnRequest(net::ServerConnection& connection) override;
+  bool keep_alive() const override { return !shared_.draining.load(std::memory_order_relaxed); }
+  void OnTick(Instant now) override;
+  const std::vector<std::string>& Models();
+
+  GatewayShared& shared_;
+  net::EventLoop& loop_;
+  HttpUpstream http_;
+  std::unique_ptr<Upstream> grpc_;
+  std::map<ReplicaId, std::shared_ptr<Endpoint>> endpoints_;  // shared with the directory
+  std::vector<std::string> models_;                           // of the pool, as of the last tick
+};
+
+}  // namespace kvring::router
