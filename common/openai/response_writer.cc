@@ -1,6 +1,6 @@
 #include "common/openai/response_writer.h"
 
-#include <algorithm>
+#include <cmath>
 
 #include "common/json_text.h"
 #include "common/utf8.h"
@@ -74,6 +74,10 @@ void AppendList(std::string& out, std::string_view name, std::span<const TokenLo
 }
 
 void AppendTopObject(std::string& out, const TokenLogprob& token) {
+  if (std::isnan(token.logprob)) {  // the first token of an echoed prompt
+    out += "null";
+    return;
+  }
   out += '{';
   for (size_t t = 0; t < token.top.size(); ++t) {
     if (t > 0) out += ',';

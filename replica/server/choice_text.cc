@@ -1,6 +1,7 @@
 #include "replica/server/choice_text.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "replica/model/encoded_prompt.h"
 
@@ -30,7 +31,9 @@ ChoiceText::Piece ChoiceText::Push(const EngineEvent::Token& token) {
 }
 
 void ChoiceText::PushPrompt(const EngineEvent::PromptToken& token) {
-  held_logprobs_.push_back(LogprobOf(token.token, token.logprobs.value_or(TokenLogprobs{})));
+  // Nothing precedes the first token: it has no probability, null on the wire.
+  const TokenLogprobs none{std::numeric_limits<float>::quiet_NaN(), {}};
+  held_logprobs_.push_back(LogprobOf(token.token, token.logprobs.value_or(none)));
 }
 
 ChoiceText::Piece ChoiceText::Finish(bool stopped) {

@@ -50,6 +50,10 @@ EngineLoop::~EngineLoop() {
   thread_.join();
   const openai::ApiError stopped{503, "server_error", "replica_stopping", "", "The replica is stopping."};
   for (auto& [id, generation] : running_) generation->Fail(stopped);
+  absl::MutexLock lock(&mutex_);
+  for (Command& command : inbox_) {
+    if (command.start != nullptr) command.start->Fail(stopped);
+  }
 }
 
 GenerationId EngineLoop::Submit(GenerationPlan plan, std::shared_ptr<GenerationSink> sink) {
@@ -165,33 +169,45 @@ void EngineLoop::Measure(const StepReport& report, Duration elapsed) {
 void EngineLoop::HandleEvents() {
   // A stop string ends a choice, which makes further events: until there are none.
   for (std::vector<EngineEvent> events = engine_.TakeEvents(); !events.empty(); events = engine_.TakeEvents()) {
-    for (EngineEvent& event : events) {
+    for (const EngineEvent& event : events) {
       const auto owner = by_request_.find(event.request);
       if (owner == by_request_.end()) continue;
       const auto [id, prompt] = owner->second;
-      RunningGeneration& generation = *running_.at(id);
-      if (const auto* admitted = std::get_if<EngineEvent::Admitted>(&event.what)) {
-        prompt_tokens_.Add(static_cast<uint64_t>(admitted->prompt_tokens));
-        cached_tokens_.Add(static_cast<uint64_t>(admitted->cached_tokens));
-        generation.OnAdmitted(*admitted);
-      } else if (const auto* prompt_token = std::get_if<EngineEvent::PromptToken>(&event.what)) {
-        generation.OnPromptToken(prompt, *prompt_token);
-      } else if (const auto* token = std::get_if<EngineEvent::Token>(&event.what)) {
-        if (generation.OnToken(prompt, *token)) engine_.Finish(event.request, token->choice);
-      } else if (const auto* finished = std::get_if<EngineEvent::Finished>(&event.what)) {
-        generation.OnFinished(prompt, *finished);
-      } else if (const auto* done = std::get_if<EngineEvent::Done>(&event.what)) {
-        completion_tokens_.Add(static_cast<uint64_t>(done->usage.completion_tokens));
-        if (generation.OnDone(*done)) Drop(id);
-      } else if (const auto* failed = std::get_if<EngineEvent::Failed>(&event.what)) {
-        Log(LogLevel::kError, "replica", "step failed", {{"error", failed->status.ToString()}});
-        for (RequestId request : generation.requests()) engine_.Cancel(request);
-        failed_.Add();
-        generation.Fail(openai::InternalError());
-        Drop(id);
-      }
+      std::visit([&, id = id, prompt = prompt](const auto& what) { Handle(id, prompt, event.request, what); }, event.what);
     }
   }
+}
+
+void EngineLoop::Handle(GenerationId id, size_t, RequestId, const EngineEvent::Admitted& admitted) {
+  prompt_tokens_.Add(static_cast<uint64_t>(admitted.prompt_tokens));
+  cached_tokens_.Add(static_cast<uint64_t>(admitted.cached_tokens));
+  running_.at(id)->OnAdmitted(admitted);
+}
+
+void EngineLoop::Handle(GenerationId id, size_t prompt, RequestId, const EngineEvent::PromptToken& token) {
+  running_.at(id)->OnPromptToken(prompt, token);
+}
+
+void EngineLoop::Handle(GenerationId id, size_t prompt, RequestId request, const EngineEvent::Token& token) {
+  if (running_.at(id)->OnToken(prompt, token)) engine_.Finish(request, token.choice);
+}
+
+void EngineLoop::Handle(GenerationId id, size_t prompt, RequestId, const EngineEvent::Finished& finished) {
+  running_.at(id)->OnFinished(prompt, finished);
+}
+
+void EngineLoop::Handle(GenerationId id, size_t, RequestId, const EngineEvent::Done& done) {
+  completion_tokens_.Add(static_cast<uint64_t>(done.usage.completion_tokens));
+  if (running_.at(id)->OnDone(done)) Drop(id);
+}
+
+void EngineLoop::Handle(GenerationId id, size_t, RequestId, const EngineEvent::Failed& failed) {
+  Log(LogLevel::kError, "replica", "step failed", {{"error", failed.status.ToString()}});
+  RunningGeneration& generation = *running_.at(id);
+  for (RequestId request : generation.requests()) engine_.Cancel(request);
+  failed_.Add();
+  generation.Fail(openai::InternalError());
+  Drop(id);
 }
 
 void EngineLoop::Notify() {

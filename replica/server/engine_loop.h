@@ -66,6 +66,12 @@ class EngineLoop {
   void Start(GenerationId id, std::unique_ptr<RunningGeneration> generation);
   void StepOnce();
   void HandleEvents();
+  void Handle(GenerationId id, size_t prompt, RequestId request, const EngineEvent::Admitted& admitted);
+  void Handle(GenerationId id, size_t prompt, RequestId request, const EngineEvent::PromptToken& token);
+  void Handle(GenerationId id, size_t prompt, RequestId request, const EngineEvent::Token& token);
+  void Handle(GenerationId id, size_t prompt, RequestId request, const EngineEvent::Finished& finished);
+  void Handle(GenerationId id, size_t prompt, RequestId request, const EngineEvent::Done& done);
+  void Handle(GenerationId id, size_t prompt, RequestId request, const EngineEvent::Failed& failed);
   void Drop(GenerationId id);
   void Measure(const StepReport& report, Duration elapsed);
   void Notify();

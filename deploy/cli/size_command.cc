@@ -1,0 +1,155 @@
+// kvring size: KV bytes, cost per token, how many conversations fit: from flags, a config.json or a GGUF file.
+#include <boost/json.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "common/runtime/files.h"
+#include "common/status_macros.h"
+#include "deploy/cli/command.h"
+#include "replica/kv/kv_size.h"
+#include "replica/model/gguf.h"
+#include "replica/model/model_config.h"
+
+namespace kvring::cli {
+namespace {
+
+using replica::KvShape;
+
+struct Options {
+  std::string file;
+  KvShape shape{.layers = 0, .kv_heads = 0, .head_dim = 0, .element_bytes = 2, .window = -1};
+  int64_t seq = 0;
+  int64_t batch = 1;
+  std::string memory;
+  std::string weights = "0";
+  bool json = false;
+};
+
+struct Model {
+  KvShape shape;
+  int64_t context = 0;
+};
+
+absl::StatusOr<int64_t> Field(const boost::json::object& config, const std::string& file, const char* name, int64_t fallback) {
+  const auto* value = config.if_contains(name);
+  if (value == nullptr || value->is_null()) {
+    if (fallback >= 0) return fallback;
+    return absl::InvalidArgumentError(absl::StrCat(file, ": field ", name, " is missing"));
+  }
+  if (!value->is_int64() || value->get_int64() < 0) return absl::InvalidArgumentError(absl::StrCat(file, ": field ", name, " is no whole number"));
+  return value->get_int64();
+}
+
+// A Hugging Face config.json; GPT-2 names its fields differently.
+absl::StatusOr<Model> FromConfigJson(const std::string& file) {
+  KVRING_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, size_t{4} << 20));
+  boost::system::error_code error;
+  const auto parsed = boost::json::parse(text, error);
+  if (error || !parsed.is_object()) return absl::InvalidArgumentError(absl::StrCat(file, ": not a JSON object"));
+  const boost::json::object& config = parsed.get_object();
+  const bool gpt2 = config.contains("n_layer");
+  Model model;
+  KVRING_ASSIGN_OR_RETURN(model.shape.layers, Field(config, file, gpt2 ? "n_layer" : "num_hidden_layers", -1));
+  KVRING_ASSIGN_OR_RETURN(const int64_t heads, Field(config, file, gpt2 ? "n_head" : "num_attention_heads", -1));
+  KVRING_ASSIGN_OR_RETURN(const int64_t width, Field(config, file, gpt2 ? "n_embd" : "hidden_size", -1));
+  if (heads == 0) return absl::InvalidArgumentError(absl::StrCat(file, ": field num_attention_heads is 0"));
+  KVRING_ASSIGN_OR_RETURN(model.shape.kv_heads, Field(config, file, "num_key_value_heads", heads));
+  KVRING_ASSIGN_OR_RETURN(model.shape.head_dim, Field(config, file, "head_dim", width / heads));
+  KVRING_ASSIGN_OR_RETURN(model.shape.window, Field(config, file, "sliding_window", 0));
+  KVRING_ASSIGN_OR_RETURN(model.context, Field(config, file, gpt2 ? "n_positions" : "max_position_embeddings", -1));
+  return model;
+}
+
+absl::StatusOr<Model> FromGguf(const std::string& file) {
+  KVRING_ASSIGN_OR_RETURN(const replica::GgufFile gguf, replica::GgufFile::Open(file));
+  KVRING_ASSIGN_OR_RETURN(const replica::ModelConfig config, replica::ReadModelConfig(gguf));
+  Model model;
+  model.shape = {config.layers, config.kv_heads, config.head_dim, 2, config.window};
+  model.context = config.context_length;
+  return model;
+}
+
+// The file's shape, with what the flags say instead.
+absl::StatusOr<Model> Resolve(const Options& options) {
+  Model model;
+  if (!options.file.empty()) {
+    const bool json = options.file.ends_with(".json");
+    KVRING_ASSIGN_OR_RETURN(model, json ? FromConfigJson(options.file) : FromGguf(options.file));
+  }
+  if (options.shape.layers > 0) model.shape.layers = options.shape.layers;
+  if (options.shape.kv_heads > 0) model.shape.kv_heads = options.shape.kv_heads;
+  if (options.shape.head_dim > 0) model.shape.head_dim = options.shape.head_dim;
+  if (options.shape.window >= 0) model.shape.window = options.shape.window;
+  model.shape.element_bytes = options.shape.element_bytes;
+  if (options.seq > 0) model.context = options.seq;
+  const KvShape& shape = model.shape;
+  for (const auto& [name, value] : {std::pair{"--layers", shape.layers}, {"--kv-heads", shape.kv_heads}, {"--head-dim", shape.head_dim}, {"--seq", model.context}}) {
+    if (value <= 0) return absl::InvalidArgumentError(absl::StrCat(name, " is needed (or a model file that says it)"));
+  }
+  // The product is an exact integer or it is refused.
+  const double bytes = 2.0 * shape.layers * shape.kv_heads * shape.head_dim * shape.element_bytes * model.context * options.batch;
+  if (bytes > 0x1p62) return absl::InvalidArgumentError("the size does not fit 64 bits");
+  return model;
+}
+
+int Run(const Options& options) {
+  const auto model = Resolve(options);
+  if (!model.ok()) {
+    Fail(model.status());
+    return 2;
+  }
+  int64_t memory = 0;
+  int64_t weights = 0;
+  for (const auto& [text, out] : {std::pair{&options.memory, &memory}, {&options.weights, &weights}}) {
+    if (text->empty()) continue;
+    if (const absl::Status status = ParseBytes(*text, *out); !status.ok()) {
+      Fail(status);
+      return 2;
+    }
+  }
+  const int64_t per_token = KvBytesPerToken(model->shape);
+  const int64_t per_conversation = KvBytes(model->shape, model->context, 1);
+  const int64_t total = KvBytes(model->shape, model->context, options.batch);
+  const int64_t fit = memory > weights ? (memory - weights) / per_conversation : 0;
+  if (options.json) {
+    boost::json::object out = {{"kv_bytes", total}, {"kv_bytes_per_token", per_token}, {"tokens", model->context}, {"batch", options.batch},
+                               {"layers", model->shape.layers}, {"kv_heads", model->shape.kv_heads}, {"head_dim", model->shape.head_dim},
+                               {"dtype_bytes", model->shape.element_bytes}, {"window", model->shape.window}};
+    if (!options.memory.empty()) out["conversations"] = fit;
+    std::printf("%s\n", boost::json::serialize(out).c_str());
+    return 0;
+  }
+  std::printf("2 x %ld layers x %ld KV heads x %ld head dim x %ld bytes = %s per token\n", model->shape.layers, model->shape.kv_heads,
+              model->shape.head_dim, model->shape.element_bytes, FormatBytes(per_token).c_str());
+  if (model->shape.window > 0) std::printf("sliding window: at most %ld tokens are kept\n", model->shape.window);
+  std::printf("%ld tokens x batch %ld: %s (%ld bytes)\n", model->context, options.batch, FormatBytes(total).c_str(), total);
+  if (!options.memory.empty()) {
+    std::printf("%s for KV (%s less %s of weights): %ld conversations of %ld tokens\n", FormatBytes(std::max<int64_t>(memory - weights, 0)).c_str(),
+                FormatBytes(memory).c_str(), FormatBytes(weights).c_str(), fit, model->context);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddSize(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();  // shared by the parser and the action, whichever lives longer
+  CLI::App* command = app.add_subcommand("size", "KV bytes, cost per token, how many conversations fit");
+  command->add_option("file", options->file, "config.json or GGUF file");
+  command->add_option("--layers", options->shape.layers)->check(CLI::PositiveNumber);
+  command->add_option("--kv-heads", options->shape.kv_heads)->check(CLI::PositiveNumber);
+  command->add_option("--head-dim", options->shape.head_dim)->check(CLI::PositiveNumber);
+  command->add_option("--seq", options->seq, "tokens of a conversation (default: the model's context)")->check(CLI::PositiveNumber);
+  command->add_option("--window", options->shape.window, "sliding window in tokens, 0: none")->check(CLI::NonNegativeNumber);
+  command->add_option("--batch", options->batch)->check(CLI::PositiveNumber);
+  command->add_option("--dtype-bytes", options->shape.element_bytes, "2: f16, bf16; 4: f32; 1: int8")->check(CLI::PositiveNumber);
+  command->add_option("--memory", options->memory, "of the card, like 80GiB: how many conversations fit");
+  command->add_option("--weights", options->weights, "bytes of the weights on that card");
+  command->add_flag("--json", options->json);
+  command->footer("Examples:\n  kvring size --layers 32 --kv-heads 8 --head-dim 128 --seq 8192\n"
+                  "  kvring size config.json --memory 80GB --weights 16GB --json");
+  command->callback([options, &action] { action = [options] { return Run(*options); }; });
+}
+
+}  // namespace kvring::cli

@@ -1,0 +1,209 @@
+#include "replica/server/engine_loop.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/synchronization/mutex.h"
+#include "sim/timed_executor.h"
+#include "tests/unit/replica/model/text_fixture.h"
+
+namespace kvring::replica {
+namespace {
+
+// Collects a request's events; Wait returns when it has ended.
+class Recorder : public GenerationSink {
+ public:
+  void OnAdmitted(const AdmittedInfo& info) override {
+    absl::MutexLock lock(&mutex_);
+    admitted_ = info;
+  }
+  void OnDelta(const GenerationDelta& delta) override {
+    absl::MutexLock lock(&mutex_);
+    const auto index = static_cast<size_t>(delta.choice.index);
+    if (texts_.size() <= index) texts_.resize(index + 1);
+    if (reasons_.size() <= index) reasons_.resize(index + 1);
+    EXPECT_TRUE(reasons_[index].empty()) << "a delta after the choice's end";
+    texts_[index] += delta.choice.text;
+    reasons_[index] += delta.choice.finish_reason;
+    tokens_ += delta.tokens.size();
+  }
+  void OnDone(const DoneInfo& info) override {
+    absl::MutexLock lock(&mutex_);
+    EXPECT_FALSE(ended_);
+    done_ = info;
+    ended_ = true;
+  }
+  void OnError(const openai::ApiError& error) override {
+    absl::MutexLock lock(&mutex_);
+    EXPECT_FALSE(ended_);
+    error_ = error;
+    ended_ = true;
+  }
+  void Wait() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&ended_));
+  }
+
+  absl::Mutex mutex_;
+  AdmittedInfo admitted_;
+  DoneInfo done_;
+  openai::ApiError error_;
+  std::vector<std::string> texts_;
+  std::vector<std::string> reasons_;
+  size_t tokens_ = 0;
+  bool ended_ = false;
+};
+
+class EngineLoopTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    KVRING_NEEDS_MODEL();
+    model_ = ServedModel::Load(ModelPath(), "m").value();
+    executor_ = std::make_unique<sim::TimedExecutor>(
+        ExecutorLimits{.vocab_size = model_->tokenizer().vocab_size(), .context_length = 512, .block_size = 16, .num_blocks = 64, .kv_bytes_per_token = 1},
+        sim::StepCostModel{});
+    loop_ = std::make_unique<EngineLoop>(*executor_, EngineOptions{}, *model_, metrics_);
+  }
+
+  GenerationPlan Plan(std::string body, openai::Route route = openai::Route::kCompletions) {
+    openai::GenerationRequest request;
+    const auto error = openai::ReadGenerationRequest(route, body, request);
+    EXPECT_FALSE(error.has_value()) << error->message;
+    GenerationPlan plan;
+    const auto refused = PlanGeneration(*model_, std::move(request), plan);
+    EXPECT_FALSE(refused.has_value()) << refused->message;
+    return plan;
+  }
+
+  std::shared_ptr<Recorder> RunToEnd(const std::string& body) {
+    auto sink = std::make_shared<Recorder>();
+    loop_->Submit(Plan(body), sink);
+    sink->Wait();
+    return sink;
+  }
+
+  MetricRegistry metrics_;
+  std::unique_ptr<ServedModel> model_;
+  std::unique_ptr<sim::TimedExecutor> executor_;
+  std::unique_ptr<EngineLoop> loop_;
+};
+
+std::string Repeated(int words) {
+  std::string text;
+  for (int i = 0; i < words; ++i) text += " word" + std::to_string(i);
+  return text;
+}
+
+TEST_F(EngineLoopTest, Request_IsAdmittedAnsweredAndCounted) {
+  const auto sink = RunToEnd(R"({"prompt":"hello","max_tokens":5,"ignore_eos":true})");
+  EXPECT_EQ(sink->done_.usage.completion_tokens, 5);
+  EXPECT_EQ(sink->done_.usage.prompt_tokens, 1);
+  EXPECT_EQ(sink->tokens_, 5u);
+  EXPECT_EQ(sink->reasons_, (std::vector<std::string>{"length"}));
+}
+
+// USG-08: the same prompt again reuses its whole blocks but for the last token.
+TEST_F(EngineLoopTest, SecondTime_BlocksAreFound_USG_08) {
+  const std::string body = R"({"prompt":")" + Repeated(40) + R"(","max_tokens":1,"ignore_eos":true})";
+  const auto first = RunToEnd(body);
+  const auto second = RunToEnd(body);
+  EXPECT_EQ(first->admitted_.cached_tokens, 0);
+  EXPECT_EQ(second->admitted_.cached_tokens, (second->admitted_.prompt_tokens - 1) / 16 * 16);
+  EXPECT_EQ(second->done_.usage.cached_tokens, second->admitted_.cached_tokens);
+  EXPECT_EQ(static_cast<int>(second->admitted_.block_end_bytes.size()), second->admitted_.prompt_tokens / 16);
+}
+
+// PFX-05: salts separate.
+TEST_F(EngineLoopTest, Salt_Separates_PFX_05) {
+  const auto body = [](const std::string& salt) {
+    return R"({"prompt":")" + Repeated(40) + R"(","max_tokens":1,"ignore_eos":true)" + salt + "}";
+  };
+  EXPECT_EQ(RunToEnd(body(R"(,"cache_salt":"A")"))->done_.usage.cached_tokens, 0);
+  EXPECT_GT(RunToEnd(body(R"(,"cache_salt":"A")"))->done_.usage.cached_tokens, 0);
+  EXPECT_EQ(RunToEnd(body(R"(,"cache_salt":"B")"))->done_.usage.cached_tokens, 0);
+  EXPECT_EQ(RunToEnd(body(""))->done_.usage.cached_tokens, 0);
+  EXPECT_GT(RunToEnd(body(""))->done_.usage.cached_tokens, 0);
+}
+
+// SMP-01: a stop string ends the choice in the step that completed it; its text is not sent.
+TEST_F(EngineLoopTest, StopString_EndsExactly_SMP_01) {
+  const std::string prompt = R"({"prompt":"hello","max_tokens":40,"ignore_eos":true)";
+  const auto whole = RunToEnd(prompt + "}");
+  // The timed executor's tokens depend on the sequence id: ask for a stop of any kind that is sure to come.
+  std::string stops;
+  for (char c = 'a'; c <= 'p'; ++c) stops += std::string(stops.empty() ? "" : ",") + "\"" + c + "\"";
+  const auto stopped = RunToEnd(prompt + R"(,"stop":[)" + stops + "]}");
+  EXPECT_EQ(stopped->reasons_.at(0), "stop");
+  EXPECT_LT(stopped->done_.usage.completion_tokens, 40);
+  EXPECT_EQ(stopped->texts_.at(0).find_first_of("abcdefghijklmnop"), std::string::npos);
+  EXPECT_EQ(whole->reasons_.at(0), "length");
+}
+
+TEST_F(EngineLoopTest, BatchedPromptsAndChoices_AreOneAnswer_USG_05) {
+  const auto sink = RunToEnd(R"({"prompt":["one two","three"],"n":2,"max_tokens":3,"ignore_eos":true,"seed":9})");
+  EXPECT_EQ(sink->texts_.size(), 4u);
+  EXPECT_EQ(sink->done_.usage.completion_tokens, 12);
+  EXPECT_EQ(sink->done_.usage.prompt_tokens, 3);
+}
+
+// SMP-09, KVB-14: what can never fit is refused at once, by name.
+TEST_F(EngineLoopTest, TooLong_Is400_SMP_09_KVB_14) {
+  const auto sink = RunToEnd(R"({"prompt":"hello","max_tokens":512})");
+  EXPECT_EQ(sink->error_.http_status, 400);
+  EXPECT_EQ(sink->error_.code, "context_length_exceeded");
+  EXPECT_EQ(sink->error_.param, "prompt");
+  EXPECT_NE(sink->error_.message.find("512"), std::string::npos);
+  EXPECT_EQ(RunToEnd(R"({"prompt":"hello","max_tokens":511,"ignore_eos":true})")->done_.usage.completion_tokens, 511);
+}
+
+// SCH-07: without max_tokens the answer may be as long as the context lets it.
+TEST_F(EngineLoopTest, NoMaxTokens_FillsTheContext_SCH_07) {
+  const auto sink = RunToEnd(R"({"prompt":"hello","ignore_eos":true})");
+  EXPECT_EQ(sink->done_.usage.completion_tokens, 511);
+  EXPECT_EQ(sink->reasons_.at(0), "length");
+}
+
+// PRX-06: a cancelled request gives its blocks back; its sink hears nothing more.
+TEST_F(EngineLoopTest, Cancel_FreesBlocks_PRX_06) {
+  absl::Mutex mutex;
+  int64_t used = -1;
+  int32_t running = -1;
+  const auto listening = loop_->Listen([&](const LoopLoad& load, const CacheEventBatch&) {
+    absl::MutexLock lock(&mutex);
+    used = load.engine.kv_used_tokens;
+    running = load.engine.running + load.engine.waiting;
+  });
+  std::vector<GenerationId> ids;
+  std::vector<std::shared_ptr<Recorder>> sinks;
+  for (int i = 0; i < 20; ++i) {
+    sinks.push_back(std::make_shared<Recorder>());
+    ids.push_back(loop_->Submit(Plan(R"({"prompt":"hello","ignore_eos":true})"), sinks.back()));
+  }
+  for (GenerationId id : ids) loop_->Cancel(id);
+  absl::MutexLock lock(&mutex);
+  auto idle = [&] { return used == 0 && running == 0; };
+  mutex.Await(absl::Condition(&idle));
+  EXPECT_EQ(loop_->in_flight(), 0);
+}
+
+TEST_F(EngineLoopTest, End_TellsRunningRequests) {
+  auto sink = std::make_shared<Recorder>();
+  loop_->Submit(Plan(R"({"prompt":"hello","max_tokens":300,"n":60,"ignore_eos":true})"), sink);
+  loop_.reset();
+  sink->Wait();
+  EXPECT_TRUE(sink->error_.http_status == 503 || sink->done_.usage.completion_tokens == 300 * 60);
+}
+
+TEST_F(EngineLoopTest, Plan_RefusesWhatTheModelCannotDo_MOD_11) {
+  openai::GenerationRequest request;
+  std::string body = R"({"model":"other","messages":[{"role":"user","content":"x"}]})";
+  ASSERT_FALSE(openai::ReadGenerationRequest(openai::Route::kChat, body, request).has_value());
+  GenerationPlan plan;
+  EXPECT_EQ(PlanGeneration(*model_, request, plan)->code, "model_not_found");
+  request.model = "default";
+  EXPECT_FALSE(PlanGeneration(*model_, request, plan).has_value());
+  request.messages[0].opaque_type = "image_url";
+  EXPECT_EQ(PlanGeneration(*model_, request, plan)->param, "messages[0].content");
+}
+
+}  // namespace
+}  // namespace kvring::replica
