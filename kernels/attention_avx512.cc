@@ -1,5 +1,7 @@
 // AVX-512 attention. A tile is up to 6 queries (tokens x heads of one KV head). Per span: scores by broadcasting q over the
-// transposed keys (no horizontal sums), one softmax, then values weighted by broadcast probabilities.
+// transposed keys (no horizontal sums), one softmax in powers of two, then values weighted by broadcast probabilities.
+// With bf16 keys and values, q and the probabilities are rounded to bf16 too and vdpbf16ps takes two dimensions (two slots)
+// at once; the probabilities are summed as rounded, so that the weights still add up to one.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -28,7 +30,7 @@ struct VisibleGroup {
 struct Tile {
   int queries = 0;
   int head_dim = 0;
-  alignas(64) float q[kTileQueries][kMaxHeadDim];  // scaled
+  alignas(64) float q[kTileQueries][kMaxHeadDim];  // times scale and log2 e; as bf16 pairs where the keys are
   float* out[kTileQueries];
   int32_t first_visible[kTileQueries];
   int32_t position[kTileQueries];
@@ -45,120 +47,152 @@ struct Tile {
   alignas(64) float span_values[kTileQueries][kMaxHeadDim];
 };
 
+// A vector step of either type: 16 lanes of f32, or of bf16 pairs.
 template <KvType kType>
-KVRING_TARGET_AVX512 inline __m512 LoadKv(const std::byte* base, int64_t i) {
+KVRING_TARGET_AVX512 inline __m512 MultiplyAdd(__m512 sum, __m512 a, __m512 b) {
   if constexpr (kType == KvType::kF32) {
-    return _mm512_loadu_ps(base + i * 4);
+    return _mm512_fmadd_ps(a, b, sum);
   } else {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(base + i * 2)));
+    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
   }
 }
 
+template <KvType kType>
+constexpr int kPerStep = kType == KvType::kF32 ? 1 : 2;
+
 // Scores of Q queries against B neighbouring groups.
 template <KvType kType, int Q, int B>
-KVRING_TARGET_AVX512 inline void ScoreGroups(Tile& tile, int first_query, int first_group) {
+KVRING_TARGET_AVX512 inline void ScoreGroups(Tile& tile, int first_group) {
   __m512 score[Q][B] = {};
   const std::byte* keys[B];
   for (int b = 0; b < B; ++b) keys[b] = tile.groups[first_group + b].data.keys;
-  for (int d = 0; d < tile.head_dim; ++d) {
+  const int steps = tile.head_dim / kPerStep<kType>;
+  for (int d = 0; d < steps; ++d) {
     __m512 k[B];
 #pragma GCC unroll 4
-    for (int b = 0; b < B; ++b) k[b] = LoadKv<kType>(keys[b], d * kSlotGroup);
+    for (int b = 0; b < B; ++b) k[b] = _mm512_loadu_ps(keys[b] + d * 64);
 #pragma GCC unroll 8
     for (int r = 0; r < Q; ++r) {
-      const __m512 q = _mm512_set1_ps(tile.q[first_query + r][d]);
+      const __m512 q = _mm512_set1_ps(tile.q[r][d]);
 #pragma GCC unroll 4
-      for (int b = 0; b < B; ++b) score[r][b] = _mm512_fmadd_ps(q, k[b], score[r][b]);
+      for (int b = 0; b < B; ++b) score[r][b] = MultiplyAdd<kType>(score[r][b], q, k[b]);
     }
   }
   for (int r = 0; r < Q; ++r) {
-    for (int b = 0; b < B; ++b) {
-      _mm512_store_ps(&tile.scores[first_query + r][(first_group + b) * kSlotGroup], score[r][b]);
-    }
+    for (int b = 0; b < B; ++b) _mm512_store_ps(&tile.scores[r][(first_group + b) * kSlotGroup], score[r][b]);
   }
 }
 
 template <KvType kType, int Q>
-KVRING_TARGET_AVX512 void ScoreQueries(Tile& tile, int first_query) {
+KVRING_TARGET_AVX512 void ScoreSpan(Tile& tile) {
   constexpr int kTogether = Q <= 3 ? 4 : 2;
   int group = 0;
-  for (; group + kTogether <= tile.group_count; group += kTogether) {
-    ScoreGroups<kType, Q, kTogether>(tile, first_query, group);
-  }
-  for (; group < tile.group_count; ++group) ScoreGroups<kType, Q, 1>(tile, first_query, group);
+  for (; group + kTogether <= tile.group_count; group += kTogether) ScoreGroups<kType, Q, kTogether>(tile, group);
+  for (; group < tile.group_count; ++group) ScoreGroups<kType, Q, 1>(tile, group);
 }
 
 // Slots of a group that a query sees.
-KVRING_TARGET_AVX512 inline __mmask16 VisibleSlots(const VisibleGroup& group, int32_t first, int32_t last) {
+inline uint32_t VisibleSlots(const VisibleGroup& group, int32_t first, int32_t last) {
   const int32_t low = std::max(first - group.first_position, 0);
   const int32_t high = std::min(last - group.first_position + 1, group.count);
   if (high <= low) return 0;
-  return static_cast<__mmask16>(((1U << high) - 1U) & ~((1U << low) - 1U));
+  return ((1U << high) - 1U) & ~((1U << low) - 1U);
+}
+
+// Writes a group's probabilities, in bf16 packed into the group's first half, and gives them back as used.
+template <KvType kType>
+KVRING_TARGET_AVX512 inline __m512 StoreWeights(__m512 p, float* scores) {
+  if constexpr (kType == KvType::kF32) {
+    _mm512_store_ps(scores, p);
+    return p;
+  } else {
+    const __m256i narrow = (__m256i)_mm512_cvtneps_pbh(p);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(scores), narrow);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
+  }
 }
 
 // Turns a query's scores into unnormalised probabilities, zero where it does not see.
+template <KvType kType>
 KVRING_TARGET_AVX512 void Softmax(Tile& tile, int r) {
   float* scores = tile.scores[r];
+  __mmask16 seen[kSpanGroups];
   __m512 peaks = _mm512_set1_ps(kNothing);
   for (int g = 0; g < tile.group_count; ++g) {
-    const __mmask16 seen = VisibleSlots(tile.groups[g], tile.first_visible[r], tile.position[r]);
-    peaks = _mm512_mask_max_ps(peaks, seen, peaks, _mm512_load_ps(scores + g * kSlotGroup));
+    seen[g] = static_cast<__mmask16>(VisibleSlots(tile.groups[g], tile.first_visible[r], tile.position[r]));
+    peaks = _mm512_mask_max_ps(peaks, seen[g], peaks, _mm512_load_ps(scores + g * kSlotGroup));
   }
   const float peak = _mm512_reduce_max_ps(peaks);
   tile.span_peak[r] = peak;
   const __m512 all_peak = _mm512_set1_ps(peak == kNothing ? 0.0F : peak);
   __m512 sums = _mm512_setzero_ps();
   for (int g = 0; g < tile.group_count; ++g) {
-    const __mmask16 seen = VisibleSlots(tile.groups[g], tile.first_visible[r], tile.position[r]);
-    const __m512 raw = _mm512_maskz_sub_ps(seen, _mm512_load_ps(scores + g * kSlotGroup), all_peak);
-    const __m512 p = _mm512_maskz_mov_ps(seen, ExpAvx512(raw));
-    sums = _mm512_add_ps(sums, p);
-    _mm512_store_ps(scores + g * kSlotGroup, p);
+    const __m512 below = _mm512_sub_ps(_mm512_load_ps(scores + g * kSlotGroup), all_peak);
+    const __m512 p = _mm512_maskz_mov_ps(seen[g], Exp2Avx512(below));
+    sums = _mm512_add_ps(sums, StoreWeights<kType>(p, scores + g * kSlotGroup));
   }
   tile.span_sum[r] = _mm512_reduce_add_ps(sums);
 }
 
+// One step of WeighValues: a slot (f32) or a pair of slots (bf16; `lanes` drops a second slot that nobody has written).
+template <KvType kType, int Q, int D>
+KVRING_TARGET_AVX512 inline void WeighStep(const Tile& tile, const float* values, int weight, __m512i lanes,
+                                           __m512 (&acc)[Q][D]) {
+  __m512 v[D];
+#pragma GCC unroll 4
+  for (int i = 0; i < D; ++i) {
+    v[i] = _mm512_loadu_ps(values + i * 16);
+    if constexpr (kType == KvType::kBf16) {
+      v[i] = _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(v[i]), lanes));
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < Q; ++r) {
+    const __m512 p = _mm512_set1_ps(tile.scores[r][weight]);
+#pragma GCC unroll 4
+    for (int i = 0; i < D; ++i) acc[r][i] = MultiplyAdd<kType>(acc[r][i], p, v[i]);
+  }
+}
+
 // span_values of Q queries, D x 16 dimensions from `dim` on.
 template <KvType kType, int Q, int D>
-KVRING_TARGET_AVX512 inline void WeighValues(Tile& tile, int first_query, int dim) {
+KVRING_TARGET_AVX512 inline void WeighValues(Tile& tile, int dim) {
   __m512 acc[Q][D] = {};
+  const __m512i all = _mm512_set1_epi32(-1);
   for (int g = 0; g < tile.group_count; ++g) {
-    const std::byte* values = tile.groups[g].data.values;
-    for (int slot = 0; slot < tile.groups[g].count; ++slot) {
-      __m512 v[D];
-#pragma GCC unroll 4
-      for (int i = 0; i < D; ++i) v[i] = LoadKv<kType>(values, slot * tile.head_dim + dim + i * 16);
-#pragma GCC unroll 8
-      for (int r = 0; r < Q; ++r) {
-        const __m512 p = _mm512_set1_ps(tile.scores[first_query + r][g * kSlotGroup + slot]);
-#pragma GCC unroll 4
-        for (int i = 0; i < D; ++i) acc[r][i] = _mm512_fmadd_ps(p, v[i], acc[r][i]);
-      }
+    const VisibleGroup& group = tile.groups[g];
+    const float* values = reinterpret_cast<const float*>(group.data.values) + dim;
+    const int whole = group.count / kPerStep<kType>;
+    for (int step = 0; step < whole; ++step) {
+      WeighStep<kType, Q, D>(tile, values + step * tile.head_dim, g * kSlotGroup + step, all, acc);
+    }
+    if (group.count % kPerStep<kType> != 0) {
+      WeighStep<kType, Q, D>(tile, values + whole * tile.head_dim, g * kSlotGroup + whole, _mm512_set1_epi32(0xffff), acc);
     }
   }
   for (int r = 0; r < Q; ++r) {
-    for (int i = 0; i < D; ++i) _mm512_store_ps(&tile.span_values[first_query + r][dim + i * 16], acc[r][i]);
+    for (int i = 0; i < D; ++i) _mm512_store_ps(&tile.span_values[r][dim + i * 16], acc[r][i]);
   }
 }
 
 template <KvType kType, int Q>
-KVRING_TARGET_AVX512 void AttendQueries(Tile& tile, int first_query) {
-  ScoreQueries<kType, Q>(tile, first_query);
-  for (int r = 0; r < Q; ++r) Softmax(tile, first_query + r);
+KVRING_TARGET_AVX512 void AttendQueries(Tile& tile) {
+  ScoreSpan<kType, Q>(tile);
+  for (int r = 0; r < Q; ++r) Softmax<kType>(tile, r);
   int dim = 0;
-  for (; dim + 64 <= tile.head_dim; dim += 64) WeighValues<kType, Q, 4>(tile, first_query, dim);
-  for (; dim < tile.head_dim; dim += 16) WeighValues<kType, Q, 1>(tile, first_query, dim);
+  for (; dim + 64 <= tile.head_dim; dim += 64) WeighValues<kType, Q, 4>(tile, dim);
+  for (; dim < tile.head_dim; dim += 16) WeighValues<kType, Q, 1>(tile, dim);
 }
 
 template <KvType kType>
 void AttendSpan(Tile& tile) {
   switch (tile.queries) {
-    case 1: return AttendQueries<kType, 1>(tile, 0);
-    case 2: return AttendQueries<kType, 2>(tile, 0);
-    case 3: return AttendQueries<kType, 3>(tile, 0);
-    case 4: return AttendQueries<kType, 4>(tile, 0);
-    case 5: return AttendQueries<kType, 5>(tile, 0);
-    default: return AttendQueries<kType, kTileQueries>(tile, 0);
+    case 1: return AttendQueries<kType, 1>(tile);
+    case 2: return AttendQueries<kType, 2>(tile);
+    case 3: return AttendQueries<kType, 3>(tile);
+    case 4: return AttendQueries<kType, 4>(tile);
+    case 5: return AttendQueries<kType, 5>(tile);
+    default: return AttendQueries<kType, kTileQueries>(tile);
   }
 }
 
@@ -172,8 +206,8 @@ struct State {
 KVRING_TARGET_AVX512 void MergeState(const State& span, int head_dim, float& peak, float& sum, float* values) {
   if (span.peak == kNothing) return;
   const float joint = std::max(peak, span.peak);
-  const float keep = peak == kNothing ? 0.0F : std::exp(peak - joint);
-  const float take = std::exp(span.peak - joint);
+  const float keep = peak == kNothing ? 0.0F : std::exp2(peak - joint);
+  const float take = std::exp2(span.peak - joint);
   for (int d = 0; d < head_dim; d += 16) {
     const __m512 added = _mm512_mul_ps(_mm512_loadu_ps(span.values + d), _mm512_set1_ps(take));
     _mm512_storeu_ps(values + d, _mm512_fmadd_ps(_mm512_loadu_ps(values + d), _mm512_set1_ps(keep), added));
@@ -200,6 +234,19 @@ void CollectGroups(const AttentionContext& context, const AttentionUnit& unit, i
   }
 }
 
+// Scales a query and, for bf16 keys, packs it into pairs in place.
+KVRING_TARGET_AVX512 void LoadQuery(const float* q, float scale, KvType type, int head_dim, float* out) {
+  const __m512 factor = _mm512_set1_ps(scale);
+  for (int d = 0; d < head_dim; d += 16) {
+    const __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(q + d), factor);
+    if (type == KvType::kF32) {
+      _mm512_store_ps(out + d, scaled);
+    } else {
+      _mm256_store_si256(reinterpret_cast<__m256i*>(out + d / 2), (__m256i)_mm512_cvtneps_pbh(scaled));
+    }
+  }
+}
+
 void LoadQueries(const AttentionContext& context, const AttentionUnit& unit, int first, int queries, Tile& tile) {
   tile.queries = queries;
   tile.head_dim = context.head_dim();
@@ -207,7 +254,7 @@ void LoadQueries(const AttentionContext& context, const AttentionUnit& unit, int
     const int32_t token = unit.token_begin + (first + i) / context.group_heads();
     const int head = unit.kv_head * context.group_heads() + (first + i) % context.group_heads();
     const int64_t at = (static_cast<int64_t>(token) * context.shape.heads + head) * tile.head_dim;
-    for (int d = 0; d < tile.head_dim; ++d) tile.q[i][d] = unit.rows->q[at + d] * context.shape.scale;
+    LoadQuery(unit.rows->q + at, context.shape.scale * kLog2E, context.pool->shape().type, tile.head_dim, tile.q[i]);
     tile.out[i] = unit.rows->out + at;
     tile.position[i] = unit.rows->first_position + token;
     tile.first_visible[i] = context.first_visible(tile.position[i]);
@@ -236,7 +283,7 @@ void AttendTile(const AttentionContext& context, const AttentionUnit& unit, Tile
     if (context.pool->shape().type == KvType::kF32) {
       AttendSpan<KvType::kF32>(tile);
     } else {
-      AttendSpan<KvType::kF16>(tile);
+      AttendSpan<KvType::kBf16>(tile);
     }
     if (states != nullptr) {
       SaveStates(tile, states);

@@ -10,7 +10,7 @@ namespace {
 
 float Element(KvType type, const std::byte* base, int64_t i) {
   if (type == KvType::kF32) return reinterpret_cast<const float*>(base)[i];
-  return F16ToFloat(reinterpret_cast<const F16Bits*>(base)[i]);
+  return Bf16ToFloat(reinterpret_cast<const Bf16Bits*>(base)[i]);
 }
 
 // One query head at one position.
@@ -28,7 +28,7 @@ void AttendHead(const AttentionContext& context, const AttentionRows& rows, int3
   for (int32_t p = first; p <= position; ++p) {
     double dot = 0;
     for (int d = 0; d < kv.head_dim; ++d) {
-      const int64_t i = static_cast<int64_t>(d) * kSlotGroup + p % kv.block_size % kSlotGroup;
+      const int64_t i = KeyIndex(kv.type, p % kv.block_size % kSlotGroup, d);
       dot += static_cast<double>(rows.q[at + d]) * Element(kv.type, group(p).keys, i);
     }
     weights.push_back(dot * context.shape.scale);
@@ -39,7 +39,7 @@ void AttendHead(const AttentionContext& context, const AttentionRows& rows, int3
   for (int d = 0; d < kv.head_dim; ++d) {
     double sum = 0;
     for (int32_t p = first; p <= position; ++p) {
-      const int64_t i = static_cast<int64_t>(p % kv.block_size % kSlotGroup) * kv.head_dim + d;
+      const int64_t i = ValueIndex(kv.type, kv.head_dim, p % kv.block_size % kSlotGroup, d);
       sum += weights[static_cast<size_t>(p - first)] * Element(kv.type, group(p).values, i);
     }
     rows.out[at + d] = static_cast<float>(sum / total);

@@ -7,16 +7,25 @@
 namespace kvring::kernels {
 namespace {
 
-void StoreElement(float value, float* at) { *at = value; }
-void StoreElement(float value, F16Bits* at) { *at = FloatToF16(value); }
+template <KvType kType>
+auto Stored(float value) {
+  if constexpr (kType == KvType::kF32) {
+    return value;
+  } else {
+    return FloatToBf16(value);
+  }
+}
 
-template <class T>
+template <KvType kType>
 void WriteTile(const KvShape& shape, int slot, const float* keys, const float* values, std::byte* tile) {
-  T* k = reinterpret_cast<T*>(tile) + slot / kSlotGroup * shape.head_dim * kSlotGroup + slot % kSlotGroup;
-  T* v = reinterpret_cast<T*>(tile) + shape.slots() * shape.head_dim + slot * shape.head_dim;
-  for (int d = 0; d < shape.head_dim; ++d) {
-    StoreElement(keys[d], k + d * kSlotGroup);
-    StoreElement(values[d], v + d);
+  using Element = decltype(Stored<kType>(0));
+  const int head_dim = shape.head_dim;
+  const int64_t group_elements = static_cast<int64_t>(slot / kSlotGroup) * head_dim * kSlotGroup;
+  Element* k = reinterpret_cast<Element*>(tile) + group_elements;
+  Element* v = k + static_cast<int64_t>(shape.slots()) * head_dim;
+  for (int d = 0; d < head_dim; ++d) {
+    k[KeyIndex(kType, slot % kSlotGroup, d)] = Stored<kType>(keys[d]);
+    v[ValueIndex(kType, head_dim, slot % kSlotGroup, d)] = Stored<kType>(values[d]);
   }
 }
 
@@ -33,9 +42,9 @@ void KvPool::Write(Slot at, const float* keys, const float* values) {
     std::byte* tile = data_.as<std::byte>() + tile_offset(at.layer, at.block, h);
     const int64_t first = static_cast<int64_t>(h) * shape_.head_dim;
     if (shape_.type == KvType::kF32) {
-      WriteTile<float>(shape_, at.slot, keys + first, values + first, tile);
+      WriteTile<KvType::kF32>(shape_, at.slot, keys + first, values + first, tile);
     } else {
-      WriteTile<F16Bits>(shape_, at.slot, keys + first, values + first, tile);
+      WriteTile<KvType::kBf16>(shape_, at.slot, keys + first, values + first, tile);
     }
   }
 }

@@ -1,8 +1,9 @@
 // KvPool: keys and values of all layers, in blocks that the engine hands out. Per (layer, block, KV head) there is one tile:
-//   K: slots/16 groups x [head_dim][16 slots]     transposed, so that one vector lane is one position
-//   V: slots x [head_dim]
-// slots is block_size rounded up to 16. Elements are f32 (the exact path) or f16. The memory is taken as blocks are first
-// written. Writes to distinct positions may run at once; reads may run at once with each other.
+// keys then values, in groups of 16 slots (slots is block_size rounded up to 16):
+//   f32    K [head_dim][16 slots]            V [16 slots][head_dim]               the exact path
+//   bf16   K [head_dim/2][16 slots][2 dims]  V [8][head_dim][2 slots]             pairs as vdpbf16ps multiplies them
+// K is transposed so that one vector lane is one position. The memory is taken as blocks are first written. Writes to
+// distinct positions may run at once; reads may run at once with each other.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace kvring::kernels {
 
-enum class KvType { kF32, kF16 };
+enum class KvType { kF32, kBf16 };
 constexpr int kSlotGroup = 16;
 
 struct KvShape {
@@ -22,7 +23,7 @@ struct KvShape {
   int head_dim = 0;
   int block_size = 0;
   int num_blocks = 0;
-  KvType type = KvType::kF16;
+  KvType type = KvType::kBf16;
 
   int slots() const { return (block_size + kSlotGroup - 1) / kSlotGroup * kSlotGroup; }
   int64_t element_bytes() const { return type == KvType::kF32 ? 4 : 2; }
@@ -32,9 +33,17 @@ struct KvShape {
 
 /// Where one group of 16 slots of one tile lies.
 struct KvGroup {
-  const std::byte* keys;    // [head_dim][16]
-  const std::byte* values;  // [16][head_dim]
+  const std::byte* keys;
+  const std::byte* values;
 };
+
+/// Element of a group: dimension d of a slot in 0..15.
+inline int64_t KeyIndex(KvType type, int slot, int d) {
+  return type == KvType::kF32 ? d * kSlotGroup + slot : (d / 2 * kSlotGroup + slot) * 2 + d % 2;
+}
+inline int64_t ValueIndex(KvType type, int head_dim, int slot, int d) {
+  return type == KvType::kF32 ? slot * head_dim + d : (slot / 2 * head_dim + d) * 2 + slot % 2;
+}
 
 class KvPool {
  public:

@@ -18,7 +18,7 @@ kernels::KvShape ShapeOf(const ModelConfig& config, const CpuOptions& options) {
           config.head_dim,
           options.block_size,
           static_cast<int>(options.kv_tokens / options.block_size),
-          options.precision == Precision::kFp32 ? kernels::KvType::kF32 : kernels::KvType::kF16};
+          options.precision == Precision::kFp32 ? kernels::KvType::kF32 : kernels::KvType::kBf16};
 }
 
 absl::Status CheckOptions(const ModelConfig& config, const CpuOptions& options) {
