@@ -27,6 +27,7 @@ class HeadReader {
     if (key == "model") return OptionalString(value, key, head_.model);
     if (key == "prompt_cache_key") return OptionalString(value, key, head_.prompt_cache_key);
     if (key == "user") return OptionalString(value, key, head_.user);
+    if (key == "cache_salt") return OptionalString(value, key, head_.cache_salt);
     if (key == "messages") return WalkMessages(value, messages_, nullptr);
     if (key == "tools") return WalkTools(value, tools_, nullptr);
     if (key == "prompt") return Prompt(value);

@@ -18,6 +18,7 @@ struct RequestHead {
   bool stream = false;
   std::string prompt_cache_key;    // empty when absent
   std::string user;                // empty when absent
+  std::string cache_salt;          // empty when absent; separates caches of equal prompts
   int64_t max_tokens = 0;          // max_completion_tokens or max_tokens; 0 when absent or not a positive integer
   int64_t n = 1;
   std::string canonical;           // canonical prompt bytes; empty where the body has no prompt

@@ -23,11 +23,12 @@ ApiError Error(std::string body) {
 
 TEST(RequestHead, Chat_ReadsWhatRoutingNeeds) {
   const RequestHead head = Head(R"({"messages":[{"content":"S","role":"system"},{"role":"user","content":"hi"}],"model":"m",
-      "stream":true,"prompt_cache_key":"k","user":"u","max_tokens":7,"n":2,"x_vendor":{"k":[1,null]},"seed":12345678901234567890})");
+      "stream":true,"prompt_cache_key":"k","user":"u","cache_salt":"s","max_tokens":7,"n":2,"x_vendor":{"k":[1,null]},"seed":12345678901234567890})");
   EXPECT_EQ(head.model, "m");
   EXPECT_TRUE(head.stream);
   EXPECT_EQ(head.prompt_cache_key, "k");
   EXPECT_EQ(head.user, "u");
+  EXPECT_EQ(head.cache_salt, "s");
   EXPECT_EQ(head.max_tokens, 7);
   EXPECT_EQ(head.n, 2);
   EXPECT_EQ(head.canonical, "system\x1FS\x1Euser\x1Fhi\x1E");
