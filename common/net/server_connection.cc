@@ -223,7 +223,7 @@ void ServerConnection::MakeRoom() {
 
 // Answers for the request that cannot be read, and closes: where the next one would start is not known.
 bool ServerConnection::Fault(const HttpFault& fault) {
-  close_after_ = true;
+  close_after_ = unread_request_ = true;
   state_ = State::kBusy;
   ++serial_;
   Reply(fault.status, "application/json", "", FaultBody(fault));
@@ -292,7 +292,7 @@ void ServerConnection::FinishResponse(bool keep_alive) {
 }
 
 void ServerConnection::OnFlushed() {
-  if (close_after_) return Linger();
+  if (close_after_) return unread_request_ || in_end_ > begin_ + head_bytes_ ? Linger() : Close();
   ResetForNext();
   Process();
 }
@@ -320,7 +320,8 @@ void ServerConnection::Reply(int status, std::string_view content_type, std::str
   FinishResponse(keep);
 }
 
-// Sends FIN and reads on for a moment: closing with unread bytes would send RST, and the client would lose the answer.
+// After an answer to a request that was not read to its end: sends FIN and reads on for a moment, since closing with unread
+// bytes would send RST, and the client would lose the answer.
 void ServerConnection::Linger() {
   state_ = State::kLinger;
   deadline_ = Now() + kLingerTime;

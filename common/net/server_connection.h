@@ -127,6 +127,7 @@ class ServerConnection final : public boost::intrusive_ref_counter<ServerConnect
   bool waiting_writable_ = false;
   bool processing_ = false;
   bool close_after_ = false;
+  bool unread_request_ = false;
   bool body_direct_ = false;  // the pending read fills body_, not in_
   uint64_t serial_ = 0;       // of requests; late news of an earlier one are dropped
 

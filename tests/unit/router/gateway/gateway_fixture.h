@@ -93,7 +93,7 @@ inline std::string Dechunk(std::string_view wire) {
     if (line == std::string_view::npos) return body + "?";
     const size_t size = std::stoul(std::string(wire.substr(0, line)), nullptr, 16);
     if (size == 0) return body;
-    if (wire.size() < line + 2 + size) return body.append(wire.substr(line + 2)) + "?";
+    if (wire.size() < line + 2 + size + 2) return body.append(wire.substr(line + 2, size)) + "?";
     body.append(wire.substr(line + 2, size));
     wire.remove_prefix(line + 2 + size + 2);
   }

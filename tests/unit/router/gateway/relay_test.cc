@@ -39,8 +39,8 @@ TEST(Relay, PlainAnswer_IsByteExact_WithIdAndDecisionHeaders) {
   }
   EXPECT_EQ(upstream.last().on_connection, 5);
   EXPECT_EQ(upstream.last().body, ChatBody(false));
-  EXPECT_EQ(fixture.totals().cached_tokens, 5u * 256);
-  EXPECT_EQ(fixture.InFlight(), 0);
+  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.totals().cached_tokens == 5u * 256; }));
+  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.InFlight() == 0; }));
 }
 
 TEST(Relay, PRX01_PRX03_StreamCutAnywhere_BytesAndUsageAreTheSame) {
