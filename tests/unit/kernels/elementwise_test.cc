@@ -1,0 +1,90 @@
+// RMSNorm, SwiGLU, RoPE and activation blocks: every instruction set against the formula in double.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/activations.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+#include "kernels/swiglu.h"
+#include "tests/unit/kernels/random_floats.h"
+
+namespace kvring::kernels {
+namespace {
+
+class ElementwiseTest : public testing::TestWithParam<Isa> {};
+INSTANTIATE_TEST_SUITE_P(AllIsas, ElementwiseTest, testing::ValuesIn(SupportedIsas()),
+                         [](const auto& info) { return std::string(NameOf(info.param)); });
+
+TEST_P(ElementwiseTest, RmsNorm_MatchesTheFormula) {
+  Random random(1);
+  for (const int64_t n : {1, 15, 16, 576, 577}) {
+    const std::vector<float> x = RandomFloats(random, static_cast<size_t>(n), 3);
+    const std::vector<float> weight = RandomFloats(random, static_cast<size_t>(n));
+    std::vector<float> y(static_cast<size_t>(n));
+    RmsNorm(GetParam(), x.data(), n, {weight.data(), 1e-5F}, y.data());
+    double squares = 0;
+    for (const float v : x) squares += static_cast<double>(v) * v;
+    for (size_t i = 0; i < y.size(); ++i) {
+      const double expected = x[i] / std::sqrt(squares / static_cast<double>(n) + 1e-5) * weight[i];
+      ASSERT_NEAR(y[i], expected, 2e-6 * std::fabs(expected) + 1e-7) << n << " " << i;
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, SwiGlu_MatchesTheFormulaEvenFarOut) {
+  Random random(2);
+  std::vector<float> gate = RandomFloats(random, 1536, 8);
+  for (int i = 0; i < 64; ++i) gate[static_cast<size_t>(i)] = static_cast<float>(i - 32) * 10.0F;
+  const std::vector<float> up = RandomFloats(random, 1536);
+  std::vector<float> y(1536);
+  SwiGlu(GetParam(), gate.data(), up.data(), 1536, y.data());
+  for (size_t i = 0; i < y.size(); ++i) {
+    const double expected = gate[i] / (1.0 + std::exp(-static_cast<double>(gate[i]))) * up[i];
+    ASSERT_NEAR(y[i], expected, 2e-6 * std::fabs(expected) + 1e-30) << gate[i];
+  }
+}
+
+TEST_P(ElementwiseTest, QuantizeRow_EqualsThePlainBlocks) {
+  Random random(3);
+  std::vector<float> x = RandomFloats(random, 320, 2);
+  std::fill_n(x.begin() + 32, 32, 0.0F);
+  std::vector<int8_t> q(320);
+  std::vector<int8_t> plain_q(320);
+  std::vector<float> scale(10), offset(10), plain_scale(10), plain_offset(10);
+  std::vector<int32_t> sum(10), plain_sum(10);
+  QuantizeRow(GetParam(), x.data(), 320, {q.data(), scale.data(), offset.data(), sum.data()});
+  QuantizeRowPlain(x.data(), 320, {plain_q.data(), plain_scale.data(), plain_offset.data(), plain_sum.data()});
+  EXPECT_EQ(q, plain_q);
+  EXPECT_EQ(scale, plain_scale);
+  EXPECT_EQ(offset, plain_offset);
+  EXPECT_EQ(sum, plain_sum);
+  for (size_t i = 0; i < x.size(); ++i) {
+    ASSERT_NEAR(scale[i / 32] * static_cast<float>(q[i]), x[i], scale[i / 32] * 0.5001F);
+  }
+}
+
+TEST(RopeTest, BothPairings_TurnByPositionTimesFrequency) {
+  constexpr int kDim = 8;
+  RopeTable table(kDim, 10000.0);
+  table.GrowTo(3);
+  table.GrowTo(50);
+  Random random(4);
+  const std::vector<float> x = RandomFloats(random, 2 * kDim);
+  for (const RopePairs pairs : {RopePairs::kAdjacent, RopePairs::kHalves}) {
+    std::vector<float> y = x;
+    Rope(pairs, table.row(37), kDim, 2, y.data());
+    for (size_t head = 0; head < 2; ++head) {
+      for (size_t i = 0; i < kDim / 2; ++i) {
+        const size_t first = head * kDim + (pairs == RopePairs::kAdjacent ? 2 * i : i);
+        const size_t second = first + (pairs == RopePairs::kAdjacent ? 1 : kDim / 2);
+        const double angle = 37.0 * std::pow(10000.0, -2.0 * static_cast<double>(i) / kDim);
+        EXPECT_NEAR(y[first], x[first] * std::cos(angle) - x[second] * std::sin(angle), 1e-6);
+        EXPECT_NEAR(y[second], x[first] * std::sin(angle) + x[second] * std::cos(angle), 1e-6);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvring::kernels
