@@ -15,8 +15,12 @@ int32_t SpansOf(const AttentionContext& context, const AttentionRows& rows) {
   return group / kSpanGroups + 1;
 }
 
-bool UsesVectors(Isa isa, const AttentionContext& context) {
-  return isa == Isa::kAvx512 && context.head_dim() % 16 == 0 && context.head_dim() <= kMaxVectorHeadDim;
+void AttendHead(Isa isa, const AttentionContext& context, const AttentionRows& rows, int head) {
+#if KVRING_X86
+  if (isa != Isa::kPlain && context.head_dim() % 8 == 0) return AttendHeadAvx2(context, rows, head);
+#endif
+  (void)isa;
+  AttendHeadPlain(context, rows, head);
 }
 
 }  // namespace
@@ -44,26 +48,31 @@ void Attention::PlanStep(const AttentionContext& context, const AttentionRows& r
   }
 }
 
+#if KVRING_X86
+void Attention::RunUnits(ThreadPool& threads, const AttentionContext& context, std::span<const AttentionRows> steps) {
+  units_.clear();
+  merges_.clear();
+  partial_floats_ = 0;
+  for (const AttentionRows& rows : steps) PlanStep(context, rows);
+  if (const auto bytes = static_cast<size_t>(partial_floats_) * 4; partials_.size_bytes() < bytes) {
+    partials_ = AlignedBuffer(bytes * 2);
+  }
+  auto* partials = partials_.as<float>();
+  threads.Run(static_cast<int64_t>(units_.size()),
+              [&](int64_t i) { AttendUnitAvx512(context, units_[static_cast<size_t>(i)], partials); });
+  for (const AttentionUnit& merge : merges_) MergeSpansAvx512(context, merge, partials);
+}
+#endif
+
 void Attention::Run(ThreadPool& threads, const AttentionContext& context, std::span<const AttentionRows> steps) {
 #if KVRING_X86
-  if (UsesVectors(isa_, context)) {
-    units_.clear();
-    merges_.clear();
-    partial_floats_ = 0;
-    for (const AttentionRows& rows : steps) PlanStep(context, rows);
-    if (const auto bytes = static_cast<size_t>(partial_floats_) * 4; partials_.size_bytes() < bytes) {
-      partials_ = AlignedBuffer(bytes * 2);
-    }
-    auto* partials = partials_.as<float>();
-    threads.Run(static_cast<int64_t>(units_.size()),
-                [&](int64_t i) { AttendUnitAvx512(context, units_[static_cast<size_t>(i)], partials); });
-    for (const AttentionUnit& merge : merges_) MergeSpansAvx512(context, merge, partials);
-    return;
-  }
+  const bool fits_units = context.head_dim() % 16 == 0 && context.head_dim() <= kMaxVectorHeadDim;
+  if (isa_ == Isa::kAvx512 && fits_units) return RunUnits(threads, context, steps);
 #endif
-  threads.Run(static_cast<int64_t>(steps.size()),
-              [&](int64_t i) { AttendPlain(context, steps[static_cast<size_t>(i)]); });
+  const int64_t heads = context.shape.heads;
+  threads.Run(static_cast<int64_t>(steps.size()) * heads, [&](int64_t i) {
+    AttendHead(isa_, context, steps[static_cast<size_t>(i / heads)], static_cast<int>(i % heads));
+  });
 }
-
 
 }  // namespace kvring::kernels

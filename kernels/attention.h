@@ -65,6 +65,7 @@ class Attention {
   void Run(ThreadPool& threads, const AttentionContext& context, std::span<const AttentionRows> steps);
 
  private:
+  void RunUnits(ThreadPool& threads, const AttentionContext& context, std::span<const AttentionRows> steps);
   void PlanStep(const AttentionContext& context, const AttentionRows& rows);
   void PlanSplit(const AttentionContext& context, const AttentionRows& rows, int32_t spans);
 
@@ -79,9 +80,11 @@ constexpr int kSpanGroups = 16;
 /// A state is the softmax's running maximum, its sum, and the weighted values.
 inline int64_t StateFloats(int head_dim) { return head_dim + 16; }
 
-/// The plain reference: all rows of a step, every head, two passes in double.
-void AttendPlain(const AttentionContext& context, const AttentionRows& rows);
+/// The plain reference: all rows of a step for one query head, two passes in double.
+void AttendHeadPlain(const AttentionContext& context, const AttentionRows& rows, int head);
 #if KVRING_X86
+/// head_dim % 8 == 0.
+void AttendHeadAvx2(const AttentionContext& context, const AttentionRows& rows, int head);
 /// head_dim % 16 == 0 and at most 256.
 void AttendUnitAvx512(const AttentionContext& context, const AttentionUnit& unit, float* partials);
 void MergeSpansAvx512(const AttentionContext& context, const AttentionUnit& merge, const float* partials);

@@ -14,7 +14,7 @@ float Element(KvType type, const std::byte* base, int64_t i) {
 }
 
 // One query head at one position.
-void AttendHead(const AttentionContext& context, const AttentionRows& rows, int32_t row, int head) {
+void AttendRow(const AttentionContext& context, const AttentionRows& rows, int32_t row, int head) {
   const KvShape& kv = context.pool->shape();
   const int64_t at = (static_cast<int64_t>(row) * context.shape.heads + head) * kv.head_dim;
   const int32_t position = rows.first_position + row;
@@ -48,10 +48,8 @@ void AttendHead(const AttentionContext& context, const AttentionRows& rows, int3
 
 }  // namespace
 
-void AttendPlain(const AttentionContext& context, const AttentionRows& rows) {
-  for (int32_t row = 0; row < rows.rows; ++row) {
-    for (int head = 0; head < context.shape.heads; ++head) AttendHead(context, rows, row, head);
-  }
+void AttendHeadPlain(const AttentionContext& context, const AttentionRows& rows, int head) {
+  for (int32_t row = 0; row < rows.rows; ++row) AttendRow(context, rows, row, head);
 }
 
 }  // namespace kvring::kernels

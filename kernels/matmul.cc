@@ -14,6 +14,7 @@ constexpr int64_t kWeightBytesPerTask = 48 << 10;  // for few rows: long enough 
 void ComputeTile(Isa isa, const MatMulTile& tile) {
 #if KVRING_X86
   if (isa == Isa::kAvx512) return MatMulTileAvx512(tile);
+  if (isa == Isa::kAvx2) return MatMulTileAvx2(tile);
 #endif
   (void)isa;
   MatMulTilePlain(tile);

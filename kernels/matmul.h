@@ -39,6 +39,7 @@ struct MatMulTile {
 };
 void MatMulTilePlain(const MatMulTile& tile);
 #if KVRING_X86
+void MatMulTileAvx2(const MatMulTile& tile);
 void MatMulTileAvx512(const MatMulTile& tile);
 #endif
 
