@@ -21,7 +21,6 @@ void AddComplete(CLI::App& app, Action& action);
 void AddStats(CLI::App& app, Action& action);
 void AddWhy(CLI::App& app, Action& action);
 void AddSize(CLI::App& app, Action& action);
-void AddDemo(CLI::App& app, Action& action);
 
 /// Prints "kvring: …" to standard error; returns 1.
 int Fail(const absl::Status& status);

@@ -18,7 +18,6 @@ int main(int argc, char** argv) {
   kvring::cli::AddStats(app, action);
   kvring::cli::AddWhy(app, action);
   kvring::cli::AddSize(app, action);
-  kvring::cli::AddDemo(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
