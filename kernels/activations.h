@@ -1,7 +1,7 @@
-// Activations: the rows that enter a matmul, as f32 and, where a quantised matrix asks for it, as int8 blocks of 32:
-// x ≈ scale * q with scale = max|x| / 127. offset = scale * sum(q) carries the constant term of U4 weights, and
-// sum(q) the +128 of U8 weights. Row stride of everything is cols (rounded nowhere): cols % 32 == 0 when quantised.
-// Not thread-safe, except that distinct rows may be filled at once.
+// Activations: the rows that enter a matmul, as f32 and, where a quantised matrix asks for it, as int8 blocks
+// of 32: x ≈ scale * q with scale = max|x| / 127. offset = scale * sum(q) carries the constant term of U4
+// weights, and sum(q) the +128 of U8 weights. Row stride of everything is cols (rounded nowhere): cols % 32
+// == 0 when quantised. Not thread-safe, except that distinct rows may be filled at once.
 #pragma once
 
 #include <cstdint>

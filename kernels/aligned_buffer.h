@@ -1,5 +1,6 @@
-// AlignedBuffer: zeroed memory for weights, KV blocks and scratch: 64-byte aligned, on huge pages where the kernel gives
-// them, touched by nobody until used (so a pool takes memory only as its blocks are written). Move-only.
+// AlignedBuffer: zeroed memory for weights, KV blocks and scratch: 64-byte aligned, on huge pages where the
+// kernel gives them, touched by nobody until used (so a pool takes memory only as its blocks are written).
+// Move-only.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,8 @@ namespace kvring::kernels {
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  /// Ends the process when the machine has no address space left (limits are checked where the size is asked for).
+  /// Ends the process when the machine has no address space left (limits are checked where the size is asked
+  /// for).
   explicit AlignedBuffer(size_t bytes);
   AlignedBuffer(AlignedBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}

@@ -49,7 +49,8 @@ void Attention::PlanStep(const AttentionContext& context, const AttentionRows& r
 }
 
 #if KVRING_X86
-void Attention::RunUnits(ThreadPool& threads, const AttentionContext& context, std::span<const AttentionRows> steps) {
+void Attention::RunUnits(ThreadPool& threads, const AttentionContext& context,
+                         std::span<const AttentionRows> steps) {
   units_.clear();
   merges_.clear();
   partial_floats_ = 0;
@@ -64,7 +65,8 @@ void Attention::RunUnits(ThreadPool& threads, const AttentionContext& context, s
 }
 #endif
 
-void Attention::Run(ThreadPool& threads, const AttentionContext& context, std::span<const AttentionRows> steps) {
+void Attention::Run(ThreadPool& threads, const AttentionContext& context,
+                    std::span<const AttentionRows> steps) {
 #if KVRING_X86
   const bool fits_units = context.head_dim() % 16 == 0 && context.head_dim() <= kMaxVectorHeadDim;
   if (isa_ == Isa::kAvx512 && fits_units) return RunUnits(threads, context, steps);

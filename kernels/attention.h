@@ -1,9 +1,10 @@
-// Attention over block tables: out = softmax(scale * q K^T, masked) V per query head, causal (a token at position p sees
-// positions 0..p), with an optional sliding window (then only p - window < j), grouped queries (heads / kv_heads query heads
-// share one KV head). Any mix of prefill chunks and decodes in one call; their keys and values are in the pool already.
-// Keys are worked off in spans of 16 groups of 16 slots, a softmax inside each and a merge across them in order (the
-// log-sum-exp merge of FlashAttention, Dao 2022, sec. 3.1): long decodes spread their spans over the threads, and a row has
-// the same bits whether it is computed alone, in a chunk or in a batch (for one Isa and block size).
+// Attention over block tables: out = softmax(scale * q K^T, masked) V per query head, causal (a token at
+// position p sees positions 0..p), with an optional sliding window (then only p - window < j), grouped
+// queries (heads / kv_heads query heads share one KV head). Any mix of prefill chunks and decodes in one
+// call; their keys and values are in the pool already. Keys are worked off in spans of 16 groups of 16 slots,
+// a softmax inside each and a merge across them in order (the log-sum-exp merge of FlashAttention, Dao 2022,
+// sec. 3.1): long decodes spread their spans over the threads, and a row has the same bits whether it is
+// computed alone, in a chunk or in a batch (for one Isa and block size).
 #pragma once
 
 #include <cstdint>
@@ -56,7 +57,8 @@ struct AttentionUnit {
   int32_t token_end;
   int32_t span_begin;
   int32_t span_end;
-  int64_t partial;  // kNoPartial: covers all spans and writes `out`; else where the (step, head)'s states lie, in floats
+  int64_t partial;  // kNoPartial: covers all spans and writes `out`; else where the (step, head)'s states
+                    // lie, in floats
 };
 
 class Attention {

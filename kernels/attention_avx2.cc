@@ -1,5 +1,5 @@
-// AVX2 attention: one query head at a time, all its keys in one pass (no spans), with the roundings of the plain reference
-// (none besides the stored keys and values).
+// AVX2 attention: one query head at a time, all its keys in one pass (no spans), with the roundings of the
+// plain reference (none besides the stored keys and values).
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -20,7 +20,9 @@ struct Seen {
 };
 
 // 8 lanes of f32 pairs: element 2i of each bf16 pair, or 2i + 1.
-KVRING_TARGET_AVX2 inline __m256 Even(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
+KVRING_TARGET_AVX2 inline __m256 Even(__m256i pairs) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+}
 KVRING_TARGET_AVX2 inline __m256 Odd(__m256i pairs) {
   return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000U))));
 }
@@ -29,7 +31,8 @@ KVRING_TARGET_AVX2 inline __m256i LoadPairs(const std::byte* at) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
 }
 
-KVRING_TARGET_AVX2 void ScoreGroup(KvType type, const std::byte* keys, const float* q, int head_dim, float* scores) {
+KVRING_TARGET_AVX2 void ScoreGroup(KvType type, const std::byte* keys, const float* q, int head_dim,
+                                   float* scores) {
   __m256 sum[2] = {};
   for (int h = 0; h < 2; ++h) {
     if (type == KvType::kF32) {
@@ -49,7 +52,8 @@ KVRING_TARGET_AVX2 void ScoreGroup(KvType type, const std::byte* keys, const flo
 }
 
 // out += weight of the slot times its values. head_dim % 8 == 0.
-KVRING_TARGET_AVX2 void WeighSlot(KvType type, const std::byte* values, int slot, float weight, int head_dim, float* out) {
+KVRING_TARGET_AVX2 void WeighSlot(KvType type, const std::byte* values, int slot, float weight, int head_dim,
+                                  float* out) {
   const __m256 w = _mm256_set1_ps(weight);
   for (int d = 0; d < head_dim; d += 8) {
     __m256 v;
@@ -73,7 +77,8 @@ void CollectSeen(const AttentionContext& context, const AttentionRows& rows, int
       const int32_t begin = block * kv.block_size + g * kSlotGroup;
       const int32_t end = std::min({begin + kSlotGroup, (block + 1) * kv.block_size, position + 1});
       if (end <= first || end <= begin) continue;
-      const KvGroup data = context.pool->group(context.layer, kv_head, rows.table[static_cast<size_t>(block)], g);
+      const KvGroup data =
+          context.pool->group(context.layer, kv_head, rows.table[static_cast<size_t>(block)], g);
       seen.push_back({data, std::max(first - begin, 0), end - begin});
     }
   }
@@ -93,7 +98,8 @@ void AttendRow(const AttentionContext& context, const std::vector<Seen>& seen, c
   std::fill_n(out, head_dim, 0.0F);
   for (size_t i = 0; i < seen.size(); ++i) {
     for (int slot = seen[i].begin; slot < seen[i].end; ++slot) {
-      const float weight = std::exp((scores[i * kSlotGroup + static_cast<size_t>(slot)] - peak) * context.shape.scale);
+      const float weight =
+          std::exp((scores[i * kSlotGroup + static_cast<size_t>(slot)] - peak) * context.shape.scale);
       sum += weight;
       WeighSlot(type, seen[i].data.values, slot, weight, head_dim, out);
     }

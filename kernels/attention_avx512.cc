@@ -1,7 +1,8 @@
-// AVX-512 attention. A tile is up to 6 queries (tokens x heads of one KV head). Per span: scores by broadcasting q over the
-// transposed keys (no horizontal sums), one softmax in powers of two, then values weighted by broadcast probabilities.
-// With bf16 keys and values, q and the probabilities are rounded to bf16 too and vdpbf16ps takes two dimensions (two slots)
-// at once; the probabilities are summed as rounded, so that the weights still add up to one.
+// AVX-512 attention. A tile is up to 6 queries (tokens x heads of one KV head). Per span: scores by
+// broadcasting q over the transposed keys (no horizontal sums), one softmax in powers of two, then values
+// weighted by broadcast probabilities. With bf16 keys and values, q and the probabilities are rounded to bf16
+// too and vdpbf16ps takes two dimensions (two slots) at once; the probabilities are summed as rounded, so
+// that the weights still add up to one.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -87,7 +88,8 @@ template <KvType kType, int Q>
 KVRING_TARGET_AVX512 void ScoreSpan(Tile& tile) {
   constexpr int kTogether = Q <= 3 ? 4 : 2;
   int group = 0;
-  for (; group + kTogether <= tile.group_count; group += kTogether) ScoreGroups<kType, Q, kTogether>(tile, group);
+  for (; group + kTogether <= tile.group_count; group += kTogether)
+    ScoreGroups<kType, Q, kTogether>(tile, group);
   for (; group < tile.group_count; ++group) ScoreGroups<kType, Q, 1>(tile, group);
 }
 
@@ -134,7 +136,8 @@ KVRING_TARGET_AVX512 void Softmax(Tile& tile, int r) {
   tile.span_sum[r] = _mm512_reduce_add_ps(sums);
 }
 
-// One step of WeighValues: a slot (f32) or a pair of slots (bf16; `lanes` drops a second slot that nobody has written).
+// One step of WeighValues: a slot (f32) or a pair of slots (bf16; `lanes` drops a second slot that nobody has
+// written).
 template <KvType kType, int Q, int D>
 KVRING_TARGET_AVX512 inline void WeighStep(const Tile& tile, const float* values, int weight, __m512i lanes,
                                            __m512 (&acc)[Q][D]) {
@@ -167,7 +170,8 @@ KVRING_TARGET_AVX512 inline void WeighValues(Tile& tile, int dim) {
       WeighStep<kType, Q, D>(tile, values + step * tile.head_dim, g * kSlotGroup + step, all, acc);
     }
     if (group.count % kPerStep<kType> != 0) {
-      WeighStep<kType, Q, D>(tile, values + whole * tile.head_dim, g * kSlotGroup + whole, _mm512_set1_epi32(0xffff), acc);
+      WeighStep<kType, Q, D>(tile, values + whole * tile.head_dim, g * kSlotGroup + whole,
+                             _mm512_set1_epi32(0xffff), acc);
     }
   }
   for (int r = 0; r < Q; ++r) {
@@ -187,12 +191,18 @@ KVRING_TARGET_AVX512 void AttendQueries(Tile& tile) {
 template <KvType kType>
 void AttendSpan(Tile& tile) {
   switch (tile.queries) {
-    case 1: return AttendQueries<kType, 1>(tile);
-    case 2: return AttendQueries<kType, 2>(tile);
-    case 3: return AttendQueries<kType, 3>(tile);
-    case 4: return AttendQueries<kType, 4>(tile);
-    case 5: return AttendQueries<kType, 5>(tile);
-    default: return AttendQueries<kType, kTileQueries>(tile);
+    case 1:
+      return AttendQueries<kType, 1>(tile);
+    case 2:
+      return AttendQueries<kType, 2>(tile);
+    case 3:
+      return AttendQueries<kType, 3>(tile);
+    case 4:
+      return AttendQueries<kType, 4>(tile);
+    case 5:
+      return AttendQueries<kType, 5>(tile);
+    default:
+      return AttendQueries<kType, kTileQueries>(tile);
   }
 }
 
@@ -203,7 +213,8 @@ struct State {
 };
 
 // Adds a span's state to a running one.
-KVRING_TARGET_AVX512 void MergeState(const State& span, int head_dim, float& peak, float& sum, float* values) {
+KVRING_TARGET_AVX512 void MergeState(const State& span, int head_dim, float& peak, float& sum,
+                                     float* values) {
   if (span.peak == kNothing) return;
   const float joint = std::max(peak, span.peak);
   const float keep = peak == kNothing ? 0.0F : std::exp2(peak - joint);
@@ -216,7 +227,8 @@ KVRING_TARGET_AVX512 void MergeState(const State& span, int head_dim, float& pea
   peak = joint;
 }
 
-// Which groups of the span its queries see; groups before the window may belong to freed blocks and are never touched.
+// Which groups of the span its queries see; groups before the window may belong to freed blocks and are never
+// touched.
 void CollectGroups(const AttentionContext& context, const AttentionUnit& unit, int32_t span, Tile& tile) {
   const KvShape& kv = context.pool->shape();
   const int per_block = kv.slots() / kSlotGroup;
@@ -228,8 +240,8 @@ void CollectGroups(const AttentionContext& context, const AttentionUnit& unit, i
     const int32_t in_block = std::min(kSlotGroup, kv.block_size - g % per_block * kSlotGroup);
     if (begin > last) break;
     if (begin + in_block <= first) continue;
-    const KvGroup data =
-        context.pool->group(context.layer, unit.kv_head, unit.rows->table[static_cast<size_t>(g / per_block)], g % per_block);
+    const KvGroup data = context.pool->group(
+        context.layer, unit.kv_head, unit.rows->table[static_cast<size_t>(g / per_block)], g % per_block);
     tile.groups[tile.group_count++] = {data, begin, std::min(in_block, last - begin + 1)};
   }
 }
@@ -247,14 +259,16 @@ KVRING_TARGET_AVX512 void LoadQuery(const float* q, float scale, KvType type, in
   }
 }
 
-void LoadQueries(const AttentionContext& context, const AttentionUnit& unit, int first, int queries, Tile& tile) {
+void LoadQueries(const AttentionContext& context, const AttentionUnit& unit, int first, int queries,
+                 Tile& tile) {
   tile.queries = queries;
   tile.head_dim = context.head_dim();
   for (int i = 0; i < queries; ++i) {
     const int32_t token = unit.token_begin + (first + i) / context.group_heads();
     const int head = unit.kv_head * context.group_heads() + (first + i) % context.group_heads();
     const int64_t at = (static_cast<int64_t>(token) * context.shape.heads + head) * tile.head_dim;
-    LoadQuery(unit.rows->q + at, context.shape.scale * kLog2E, context.pool->shape().type, tile.head_dim, tile.q[i]);
+    LoadQuery(unit.rows->q + at, context.shape.scale * kLog2E, context.pool->shape().type, tile.head_dim,
+              tile.q[i]);
     tile.out[i] = unit.rows->out + at;
     tile.position[i] = unit.rows->first_position + token;
     tile.first_visible[i] = context.first_visible(tile.position[i]);
@@ -290,8 +304,8 @@ void AttendTile(const AttentionContext& context, const AttentionUnit& unit, Tile
       continue;
     }
     for (int r = 0; r < tile.queries; ++r) {
-      MergeState({tile.span_peak[r], tile.span_sum[r], tile.span_values[r]}, tile.head_dim, tile.peak[r], tile.sum[r],
-                 tile.values[r]);
+      MergeState({tile.span_peak[r], tile.span_sum[r], tile.span_values[r]}, tile.head_dim, tile.peak[r],
+                 tile.sum[r], tile.values[r]);
     }
   }
   if (states != nullptr) return;
@@ -324,7 +338,8 @@ void MergeSpansAvx512(const AttentionContext& context, const AttentionUnit& merg
     float sum = 0;
     std::fill_n(values, head_dim, 0.0F);
     for (int32_t span = 0; span < merge.span_end; ++span) {
-      const float* state = partials + merge.partial + (static_cast<int64_t>(span) * queries + i) * StateFloats(head_dim);
+      const float* state =
+          partials + merge.partial + (static_cast<int64_t>(span) * queries + i) * StateFloats(head_dim);
       MergeState({state[0], state[1], state + 16}, head_dim, peak, sum, values);
     }
     const int64_t row = merge.token_begin + i / heads;

@@ -1,5 +1,6 @@
-// 2^x and e^x on 16 lanes, for the AVX-512 kernels: 2^n * p(r), n = round(x), p a Chebyshev fit of degree 5 to 2^r on |r| <= 1/2
-// (relative error below 3e-7 with the roundings). Large negative arguments, -infinity excepted, give 0.
+// 2^x and e^x on 16 lanes, for the AVX-512 kernels: 2^n * p(r), n = round(x), p a Chebyshev fit of degree 5
+// to 2^r on |r| <= 1/2 (relative error below 3e-7 with the roundings). Large negative arguments, -infinity
+// excepted, give 0.
 #pragma once
 
 #include "kernels/isa.h"

@@ -12,7 +12,8 @@ using Bf16Bits = uint16_t;
 inline float F16ToFloat(F16Bits bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
   const uint32_t magnitude = bits & 0x7fffU;
-  // Placed in a float's fields the exponent is 112 too small; the multiplication by 2^112 repairs that, subnormals too.
+  // Placed in a float's fields the exponent is 112 too small; the multiplication by 2^112 repairs that,
+  // subnormals too.
   const float value = std::bit_cast<float>(magnitude << 13) * 0x1.0p112F;
   const uint32_t infinite = magnitude >= 0x7c00U ? 0x7f800000U : 0U;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | infinite | sign);

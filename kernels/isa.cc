@@ -29,9 +29,12 @@ std::vector<Isa> SupportedIsas() {
 
 std::string_view NameOf(Isa isa) {
   switch (isa) {
-    case Isa::kPlain: return "plain";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
+    case Isa::kPlain:
+      return "plain";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
   }
   return "unknown";
 }

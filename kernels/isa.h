@@ -1,5 +1,6 @@
-// Isa: which instruction set a kernel runs on, chosen once at start by asking the CPU. Every kernel takes it as an argument,
-// so that a test runs all of them against the plain one on the same machine. Pure values, apart from the CPUID query.
+// Isa: which instruction set a kernel runs on, chosen once at start by asking the CPU. Every kernel takes it
+// as an argument, so that a test runs all of them against the plain one on the same machine. Pure values,
+// apart from the CPUID query.
 #pragma once
 
 #include <string_view>

@@ -1,9 +1,10 @@
-// KvPool: keys and values of all layers, in blocks that the engine hands out. Per (layer, block, KV head) there is one tile:
-// keys then values, in groups of 16 slots (slots is block_size rounded up to 16):
+// KvPool: keys and values of all layers, in blocks that the engine hands out. Per (layer, block, KV head)
+// there is one tile: keys then values, in groups of 16 slots (slots is block_size rounded up to 16):
 //   f32    K [head_dim][16 slots]            V [16 slots][head_dim]               the exact path
-//   bf16   K [head_dim/2][16 slots][2 dims]  V [8][head_dim][2 slots]             pairs as vdpbf16ps multiplies them
-// K is transposed so that one vector lane is one position. The memory is taken as blocks are first written. Writes to
-// distinct positions may run at once; reads may run at once with each other.
+//   bf16   K [head_dim/2][16 slots][2 dims]  V [8][head_dim][2 slots]             pairs as vdpbf16ps
+//   multiplies them
+// K is transposed so that one vector lane is one position. The memory is taken as blocks are first written.
+// Writes to distinct positions may run at once; reads may run at once with each other.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 namespace kvring::kernels {
 namespace {
 
-constexpr int64_t kRowsPerTask = 192;             // activations of a task stay in L2
+constexpr int64_t kRowsPerTask = 192;              // activations of a task stay in L2
 constexpr int64_t kWeightBytesPerTask = 48 << 10;  // for few rows: long enough to hide the claim
 
 void ComputeTile(Isa isa, const MatMulTile& tile) {
@@ -47,7 +47,8 @@ void MatMul(Isa isa, ThreadPool& pool, const Activations& x, std::span<const Mat
     AddTiles(x, output, tiles);
   }
   std::span<const MatMulTile> all = tiles;
-  pool.Run(static_cast<int64_t>(all.size()), [&](int64_t i) { ComputeTile(isa, all[static_cast<size_t>(i)]); });
+  pool.Run(static_cast<int64_t>(all.size()),
+           [&](int64_t i) { ComputeTile(isa, all[static_cast<size_t>(i)]); });
 }
 
 }  // namespace kvring::kernels

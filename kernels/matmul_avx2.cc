@@ -149,10 +149,14 @@ KVRING_TARGET_AVX2 void RunBf16(const Corner& c, TileResult& y) {
 template <int R>
 void RunRows(WeightFormat format, const Corner& c, TileResult& y) {
   switch (format) {
-    case WeightFormat::kF32: return RunF32<R>(c, y);
-    case WeightFormat::kBf16: return RunBf16<R>(c, y);
-    case WeightFormat::kU4: return RunU4<R>(c, y);
-    case WeightFormat::kU8: return RunU8<R>(c, y);
+    case WeightFormat::kF32:
+      return RunF32<R>(c, y);
+    case WeightFormat::kBf16:
+      return RunBf16<R>(c, y);
+    case WeightFormat::kU4:
+      return RunU4<R>(c, y);
+    case WeightFormat::kU8:
+      return RunU8<R>(c, y);
   }
 }
 
@@ -160,9 +164,9 @@ void RunTile(const MatMulTile& tile, int64_t row, int64_t rows, int64_t panel) {
   const PackedMatrix& w = *tile.output.weights;
   const Activations& x = *tile.x;
   const int64_t blocks = w.cols() / kQuantBlock;
-  const Corner corner{w.panel(panel),           w.cols(),
-                      x.row(row),               x.q() + row * w.cols(),
-                      x.scale() + row * blocks, x.offset() + row * blocks};
+  const Corner corner{
+      w.panel(panel),           w.cols(), x.row(row), x.q() + row * w.cols(), x.scale() + row * blocks,
+      x.offset() + row * blocks};
   TileResult result;
   if (rows == 1) {
     RunRows<1>(w.format(), corner, result);
@@ -174,7 +178,8 @@ void RunTile(const MatMulTile& tile, int64_t row, int64_t rows, int64_t panel) {
   const int64_t outputs = std::min<int64_t>(kPanelRows, w.rows() - panel * kPanelRows);
   for (int64_t r = 0; r < rows; ++r) {
     float* y = tile.output.y + (row + r) * tile.output.stride + panel * kPanelRows;
-    for (int64_t o = 0; o < outputs; ++o) y[o] = (tile.output.store == Store::kAdd ? y[o] : 0.0F) + result[r][o];
+    for (int64_t o = 0; o < outputs; ++o)
+      y[o] = (tile.output.store == Store::kAdd ? y[o] : 0.0F) + result[r][o];
   }
 }
 

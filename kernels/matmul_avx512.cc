@@ -1,6 +1,6 @@
-// AVX-512 matmul: register tiles of up to 6 rows x 2 panels (32 outputs). Weights are unpacked in registers once per tile
-// and block; activations are broadcast from L1. Per block of 32 columns and accumulator: 8 vpdpbusd, then one conversion,
-// one multiplication and one or two FMAs into f32.
+// AVX-512 matmul: register tiles of up to 6 rows x 2 panels (32 outputs). Weights are unpacked in registers
+// once per tile and block; activations are broadcast from L1. Per block of 32 columns and accumulator: 8
+// vpdpbusd, then one conversion, one multiplication and one or two FMAs into f32.
 #include <algorithm>
 #include <cstring>
 
@@ -64,7 +64,7 @@ inline void PrefetchAhead(const std::byte* at, int64_t ahead) {
 
 // Few accumulators leave the dot products waiting for each other; then low and high columns get one each.
 template <int R, int P>
-constexpr int kChains = R * P <= 4 ? 2 : 1;
+constexpr int kChains = R* P <= 4 ? 2 : 1;
 
 template <int R, int P>
 struct TileU4 {
@@ -96,7 +96,8 @@ struct TileU4 {
           for (int p = 0; p < P; ++p) dot[0][r][p] = _mm512_dpbusd_epi32(dot[0][r][p], low[p], x_low);
           const __m512i x_high = Broadcast4(q + r * c.cols + 16 + g * 4);
 #pragma GCC unroll 4
-          for (int p = 0; p < P; ++p) dot[kHigh][r][p] = _mm512_dpbusd_epi32(dot[kHigh][r][p], high[p], x_high);
+          for (int p = 0; p < P; ++p)
+            dot[kHigh][r][p] = _mm512_dpbusd_epi32(dot[kHigh][r][p], high[p], x_high);
         }
       }
 #pragma GCC unroll 4
@@ -228,17 +229,23 @@ Corner CornerOf(const MatMulTile& tile, int64_t row, int64_t panel, int64_t pane
 template <template <int, int> class Tile, int P>
 void RunRows(const Corner& c, int64_t rows) {
   switch (rows) {
-    case 1: return Tile<1, P>::Run(c);
-    case 2: return Tile<2, P>::Run(c);
-    case 3: return Tile<3, P>::Run(c);
-    case 4: return Tile<4, P>::Run(c);
-    case 5: return Tile<5, P>::Run(c);
-    default: return Tile<kTileRows, P>::Run(c);
+    case 1:
+      return Tile<1, P>::Run(c);
+    case 2:
+      return Tile<2, P>::Run(c);
+    case 3:
+      return Tile<3, P>::Run(c);
+    case 4:
+      return Tile<4, P>::Run(c);
+    case 5:
+      return Tile<5, P>::Run(c);
+    default:
+      return Tile<kTileRows, P>::Run(c);
   }
 }
 
-// Few rows take one panel at a time: their weights are one stream through memory. More rows take two, and their first tile
-// asks for the next two while it computes.
+// Few rows take one panel at a time: their weights are one stream through memory. More rows take two, and
+// their first tile asks for the next two while it computes.
 constexpr int64_t kOneStreamRows = 4;
 constexpr int64_t kStreamPrefetchBytes = 4096;
 
@@ -248,7 +255,8 @@ void RunPanels(const MatMulTile& tile, int64_t panel, int64_t panels) {
   for (int64_t row = tile.row_begin; row < tile.row_end; --tiles) {
     const int64_t rows = (tile.row_end - row + tiles - 1) / tiles;
     Corner corner = CornerOf(tile, row, panel, panels);
-    if (row == tile.row_begin) corner.prefetch_bytes = panels == 1 ? kStreamPrefetchBytes : 2 * corner.panel_bytes;
+    if (row == tile.row_begin)
+      corner.prefetch_bytes = panels == 1 ? kStreamPrefetchBytes : 2 * corner.panel_bytes;
     if (panels == 2) {
       RunRows<Tile, 2>(corner, rows);
     } else {
@@ -270,10 +278,14 @@ void RunTile(const MatMulTile& tile) {
 
 void MatMulTileAvx512(const MatMulTile& tile) {
   switch (tile.output.weights->format()) {
-    case WeightFormat::kF32: return RunTile<TileF32>(tile);
-    case WeightFormat::kBf16: return RunTile<TileBf16>(tile);
-    case WeightFormat::kU4: return RunTile<TileU4>(tile);
-    case WeightFormat::kU8: return RunTile<TileU8>(tile);
+    case WeightFormat::kF32:
+      return RunTile<TileF32>(tile);
+    case WeightFormat::kBf16:
+      return RunTile<TileBf16>(tile);
+    case WeightFormat::kU4:
+      return RunTile<TileU4>(tile);
+    case WeightFormat::kU8:
+      return RunTile<TileU8>(tile);
   }
 }
 

@@ -66,10 +66,14 @@ float Dot(const MatMulTile& tile, int64_t row, int64_t out) {
   const QuantView quant{x.q() + row * w.cols(), x.scale() + row * blocks, x.offset() + row * blocks,
                         x.sum() + row * blocks};
   switch (w.format()) {
-    case WeightFormat::kF32: return DotF32(panel, lane, x.row(row), w.cols());
-    case WeightFormat::kBf16: return DotBf16(panel, lane, x.row(row), w.cols());
-    case WeightFormat::kU4: return DotU4(panel, lane, quant, blocks);
-    case WeightFormat::kU8: return DotU8(panel, lane, quant, blocks);
+    case WeightFormat::kF32:
+      return DotF32(panel, lane, x.row(row), w.cols());
+    case WeightFormat::kBf16:
+      return DotBf16(panel, lane, x.row(row), w.cols());
+    case WeightFormat::kU4:
+      return DotU4(panel, lane, quant, blocks);
+    case WeightFormat::kU8:
+      return DotU8(panel, lane, quant, blocks);
   }
   return 0;
 }

@@ -26,14 +26,16 @@ void StoreBlock(const U8Block& block, int lane, std::byte* out) {
 }
 
 template <class Block>
-void PackBlocks(PackedMatrix::Shape shape, int64_t block_bytes, PackedMatrix::RowSource<Block> source, std::byte* data) {
+void PackBlocks(PackedMatrix::Shape shape, int64_t block_bytes, PackedMatrix::RowSource<Block> source,
+                std::byte* data) {
   const int64_t blocks = shape.cols / kQuantBlock;
   std::vector<Block> row_blocks(static_cast<size_t>(blocks));
   for (int64_t row = 0; row < shape.rows; ++row) {
     source(row, row_blocks);
     std::byte* panel = data + row / kPanelRows * blocks * block_bytes;
     for (int64_t b = 0; b < blocks; ++b) {
-      StoreBlock(row_blocks[static_cast<size_t>(b)], static_cast<int>(row % kPanelRows), panel + b * block_bytes);
+      StoreBlock(row_blocks[static_cast<size_t>(b)], static_cast<int>(row % kPanelRows),
+                 panel + b * block_bytes);
     }
   }
 }
@@ -41,7 +43,10 @@ void PackBlocks(PackedMatrix::Shape shape, int64_t block_bytes, PackedMatrix::Ro
 }  // namespace
 
 PackedMatrix::PackedMatrix(WeightFormat format, Shape shape, int64_t panel_bytes)
-    : format_(format), shape_(shape), panel_bytes_(panel_bytes), data_(static_cast<size_t>(panels() * panel_bytes)) {}
+    : format_(format),
+      shape_(shape),
+      panel_bytes_(panel_bytes),
+      data_(static_cast<size_t>(panels() * panel_bytes)) {}
 
 PackedMatrix PackedMatrix::PackF32(Shape shape, RowSource<float> source) {
   PackedMatrix matrix(WeightFormat::kF32, shape, shape.cols * kPanelRows * 4);
@@ -60,7 +65,8 @@ PackedMatrix PackedMatrix::PackBf16(Shape shape, RowSource<float> source) {
   std::vector<float> values(static_cast<size_t>(shape.cols));
   for (int64_t row = 0; row < shape.rows; ++row) {
     source(row, values);
-    Bf16Bits* out = matrix.data_.as<Bf16Bits>() + row / kPanelRows * shape.cols * kPanelRows + row % kPanelRows * 2;
+    Bf16Bits* out =
+        matrix.data_.as<Bf16Bits>() + row / kPanelRows * shape.cols * kPanelRows + row % kPanelRows * 2;
     for (int64_t k = 0; k < shape.cols; ++k) {
       out[k / 2 * kPanelRows * 2 + k % 2] = FloatToBf16(values[static_cast<size_t>(k)]);
     }

@@ -1,12 +1,15 @@
-// PackedMatrix: a weight matrix laid out for the matmul kernels, packed once at load. rows are output features, cols input
-// features; y = W x. Panels of 16 rows stand one after the other, so that one vector lane is one output feature:
+// PackedMatrix: a weight matrix laid out for the matmul kernels, packed once at load. rows are output
+// features, cols input features; y = W x. Panels of 16 rows stand one after the other, so that one vector
+// lane is one output feature:
 //   kF32   panel = cols x [16 f32]
 //   kBf16  panel = cols/2 x [16 x 2 bf16]                          a pair is two neighbouring columns
-//   kU4    panel = cols/32 x ([4 x 16 x 4 bytes] [16 d f16] [16 m f16])   w = d*q + m, q 0..15; byte i of group g of a row
+//   kU4    panel = cols/32 x ([4 x 16 x 4 bytes] [16 d f16] [16 m f16])   w = d*q + m, q 0..15; byte i of
+//   group g of a row
 //          holds column 4g+i in its low and column 16+4g+i in its high nibble (320 bytes)
-//   kU8    panel = cols/32 x ([8 x 16 x 4 bytes] [16 d f16])       w = d*(q - 128), q 0..255; group g holds 4g..4g+3
-// The last panel is filled up with zero rows. Q4_0/Q4_1 become kU4 and Q8_0 kU8 without loss; everything else can become
-// kBf16 or kF32. Immutable after packing; safe from many threads.
+//   kU8    panel = cols/32 x ([8 x 16 x 4 bytes] [16 d f16])       w = d*(q - 128), q 0..255; group g holds
+//   4g..4g+3
+// The last panel is filled up with zero rows. Q4_0/Q4_1 become kU4 and Q8_0 kU8 without loss; everything else
+// can become kBf16 or kF32. Immutable after packing; safe from many threads.
 #pragma once
 
 #include <array>

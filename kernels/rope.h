@@ -1,11 +1,11 @@
-// RoPE (Su et al. 2021): pair i of a head turns by position * theta^(-2i/head_dim). Which two elements form pair i depends on
-// the file: kAdjacent (2i, 2i+1), the Llama family in GGUF, whose Q/K rows are permuted for it; kHalves (i, i + head_dim/2),
-// the Hugging Face order (Qwen, safetensors). RopeTable holds cos and sin per position, grown on demand by its one owner.
+// RoPE (Su et al. 2021): pair i of a head turns by position * theta^(-2i/head_dim). Which two elements form
+// pair i depends on the file: kAdjacent (2i, 2i+1), the Llama family in GGUF, whose Q/K rows are permuted for
+// it; kHalves (i, i + head_dim/2), the Hugging Face order (Qwen, safetensors). RopeTable holds cos and sin
+// per position, grown on demand by its one owner.
 #pragma once
 
 #include <cstdint>
 #include <vector>
-
 
 namespace kvring::kernels {
 

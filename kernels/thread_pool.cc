@@ -63,7 +63,8 @@ void ThreadPool::TakeTasks(uint32_t region) {
     const int64_t tasks = tasks_.load(std::memory_order_relaxed);
     const auto task = static_cast<int64_t>(claim & 0xffffffffU);
     if (claim >> 32 != region || task >= tasks) return;
-    if (!claim_.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    if (!claim_.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel, std::memory_order_acquire))
+      continue;
     (*body)(task);
     finished_.fetch_add(1, std::memory_order_release);
     claim = claim_.load(std::memory_order_acquire);

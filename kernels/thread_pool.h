@@ -1,8 +1,9 @@
-// ThreadPool: runs the tasks of one parallel region at a time on the caller and size() - 1 workers. A region costs well
-// under a microsecond while the workers are awake; they spin for about 50 µs after a region, then sleep. Tasks are taken in
-// order from one counter; a worker that comes late (its core is busy elsewhere) finds nothing and holds up nobody: the
-// region ends when its tasks have ended. Which thread runs a task is left open, so a task's result must not depend on it.
-// Run is called from one thread at a time and does not nest.
+// ThreadPool: runs the tasks of one parallel region at a time on the caller and size() - 1 workers. A region
+// costs well under a microsecond while the workers are awake; they spin for about 50 µs after a region, then
+// sleep. Tasks are taken in order from one counter; a worker that comes late (its core is busy elsewhere)
+// finds nothing and holds up nobody: the region ends when its tasks have ended. Which thread runs a task is
+// left open, so a task's result must not depend on it. Run is called from one thread at a time and does not
+// nest.
 #pragma once
 
 #include <atomic>
@@ -33,7 +34,8 @@ class ThreadPool {
   void TakeTasks(uint32_t region);
   bool WaitForRegion(uint32_t& seen);
 
-  // One region: its number in the high half, the next task in the low half, so that a late worker's claim fails.
+  // One region: its number in the high half, the next task in the low half, so that a late worker's claim
+  // fails.
   alignas(64) std::atomic<uint64_t> claim_{0};
   alignas(64) std::atomic<int64_t> finished_{0};
   alignas(64) std::atomic<uint32_t> region_{0};

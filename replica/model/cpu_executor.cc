@@ -23,18 +23,21 @@ kernels::KvShape ShapeOf(const ModelConfig& config, const CpuOptions& options) {
 
 absl::Status CheckOptions(const ModelConfig& config, const CpuOptions& options) {
   if (options.threads < 1 || options.threads > kMaxThreads) {
-    return absl::InvalidArgumentError(absl::StrCat("threads: ", options.threads, " is not 1 to ", kMaxThreads));
+    return absl::InvalidArgumentError(
+        absl::StrCat("threads: ", options.threads, " is not 1 to ", kMaxThreads));
   }
   if (options.block_size < 1 || options.block_size > 4096) {
     return absl::InvalidArgumentError(absl::StrCat("block_size: ", options.block_size, " is not 1 to 4096"));
   }
   if (options.kv_tokens < options.block_size || options.kv_tokens > std::numeric_limits<int32_t>::max()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("kv_tokens: ", options.kv_tokens, " is not at least one block of ", options.block_size, " and below 2^31"));
+    return absl::InvalidArgumentError(absl::StrCat("kv_tokens: ", options.kv_tokens,
+                                                   " is not at least one block of ", options.block_size,
+                                                   " and below 2^31"));
   }
   const kernels::KvShape shape = ShapeOf(config, options);
   if (shape.block_bytes() > kMaxKvBytes / shape.num_blocks) {
-    return absl::InvalidArgumentError(absl::StrCat("kv_tokens: ", options.kv_tokens, " would take more than ", kMaxKvBytes, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("kv_tokens: ", options.kv_tokens, " would take more than ", kMaxKvBytes, " bytes"));
   }
   if (!kernels::IsSupported(options.isa)) {
     return absl::InvalidArgumentError(
@@ -45,7 +48,8 @@ absl::Status CheckOptions(const ModelConfig& config, const CpuOptions& options) 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const std::string& path, const CpuOptions& options) {
+absl::StatusOr<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const std::string& path,
+                                                               const CpuOptions& options) {
   KVRING_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
   return Load(std::move(file), options);
 }

@@ -1,8 +1,9 @@
-// CpuExecutor: runs a GGUF model of a llama-shaped family on the CPU: weights packed once, both attention and matmuls on a
-// pool of threads, keys and values in a pool of blocks. kFp32 is exact (weights and KV in f32). kFast keeps the file's 4- and
-// 8-bit weights, quantises activations to int8 blocks of 32 and holds KV in bf16; it gives the exact path's greedy token
-// wherever the exact margin between the best two logits exceeds kFastMarginBound (teacher-forced over the reference
-// answers of SmolLM2-135M Q4_1). Results of both do not depend on chunking or batching. Used from one thread.
+// CpuExecutor: runs a GGUF model of a llama-shaped family on the CPU: weights packed once, both attention and
+// matmuls on a pool of threads, keys and values in a pool of blocks. kFp32 is exact (weights and KV in f32).
+// kFast keeps the file's 4- and 8-bit weights, quantises activations to int8 blocks of 32 and holds KV in
+// bf16; it gives the exact path's greedy token wherever the exact margin between the best two logits exceeds
+// kFastMarginBound (teacher-forced over the reference answers of SmolLM2-135M Q4_1). Results of both do not
+// depend on chunking or batching. Used from one thread.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,8 @@ struct CpuOptions {
 class CpuExecutor : public Executor {
  public:
   /// Opens, checks and packs the model.
-  static absl::StatusOr<std::unique_ptr<CpuExecutor>> Load(const std::string& path, const CpuOptions& options);
+  static absl::StatusOr<std::unique_ptr<CpuExecutor>> Load(const std::string& path,
+                                                           const CpuOptions& options);
   static absl::StatusOr<std::unique_ptr<CpuExecutor>> Load(GgufFile file, const CpuOptions& options);
 
   const ExecutorLimits& limits() const override { return limits_; }

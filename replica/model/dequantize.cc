@@ -53,10 +53,12 @@ struct ScaleAndMin {
   int min;
 };
 
-// Q4_K keeps eight pairs of 6-bit numbers in 12 bytes: the low four pairs plainly, the upper bits of the others above them.
+// Q4_K keeps eight pairs of 6-bit numbers in 12 bytes: the low four pairs plainly, the upper bits of the
+// others above them.
 ScaleAndMin PairOfQ4_K(const std::byte* s, int j) {
   if (j < 4) return {Byte(s + j) & 63, Byte(s + j + 4) & 63};
-  return {(Byte(s + j + 4) & 15) | (Byte(s + j - 4) >> 6 << 4), (Byte(s + j + 4) >> 4) | (Byte(s + j) >> 6 << 4)};
+  return {(Byte(s + j + 4) & 15) | (Byte(s + j - 4) >> 6 << 4),
+          (Byte(s + j + 4) >> 4) | (Byte(s + j) >> 6 << 4)};
 }
 
 // d f16 | dmin f16 | scales 12 | 4 x 32 bytes: low nibbles are sub-block 2i, high ones 2i + 1.
@@ -74,7 +76,8 @@ void BlockQ4_K(const std::byte* in, float* out) {
   }
 }
 
-// low nibbles 128 | high pairs 64 | 16 int8 scales, one per 16 elements | d f16. Per half of 128: quarter k of 32 elements.
+// low nibbles 128 | high pairs 64 | 16 int8 scales, one per 16 elements | d f16. Per half of 128: quarter k
+// of 32 elements.
 void BlockQ6_K(const std::byte* in, float* out) {
   const float d = F16ToFloat(Load16(in + 208));
   for (int i = 0; i < 256; ++i) {
@@ -92,15 +95,24 @@ void BlockQ6_K(const std::byte* in, float* out) {
 using BlockDecoder = void (*)(const std::byte*, float*);
 BlockDecoder DecoderOf(TensorType type) {
   switch (type) {
-    case TensorType::kF32: return BlockF32;
-    case TensorType::kF16: return BlockF16;
-    case TensorType::kBF16: return BlockBf16;
-    case TensorType::kQ4_0: return BlockQ4_0;
-    case TensorType::kQ4_1: return BlockQ4_1;
-    case TensorType::kQ8_0: return BlockQ8_0;
-    case TensorType::kQ4_K: return BlockQ4_K;
-    case TensorType::kQ6_K: return BlockQ6_K;
-    default: return nullptr;
+    case TensorType::kF32:
+      return BlockF32;
+    case TensorType::kF16:
+      return BlockF16;
+    case TensorType::kBF16:
+      return BlockBf16;
+    case TensorType::kQ4_0:
+      return BlockQ4_0;
+    case TensorType::kQ4_1:
+      return BlockQ4_1;
+    case TensorType::kQ8_0:
+      return BlockQ8_0;
+    case TensorType::kQ4_K:
+      return BlockQ4_K;
+    case TensorType::kQ6_K:
+      return BlockQ6_K;
+    default:
+      return nullptr;
   }
 }
 

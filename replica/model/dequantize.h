@@ -1,5 +1,5 @@
-// Dequantize: rows of a GGUF tensor as f32, by the block formulas of the format (F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q4_K,
-// Q6_K), and the quantised blocks themselves where a packed format keeps them without loss. Pure.
+// Dequantize: rows of a GGUF tensor as f32, by the block formulas of the format (F32, F16, BF16, Q4_0, Q4_1,
+// Q8_0, Q4_K, Q6_K), and the quantised blocks themselves where a packed format keeps them without loss. Pure.
 #pragma once
 
 #include <cstdint>

@@ -40,19 +40,27 @@ size_t IntegerBytes(GgufValueType type) {
 // An integer of any width; nothing for a u64 past int64.
 std::optional<int64_t> LoadInteger(GgufValueType type, const std::byte* at) {
   switch (type) {
-    case GgufValueType::kUint8: return Load<uint8_t>(at);
-    case GgufValueType::kInt8: return Load<int8_t>(at);
-    case GgufValueType::kUint16: return Load<uint16_t>(at);
-    case GgufValueType::kInt16: return Load<int16_t>(at);
-    case GgufValueType::kUint32: return Load<uint32_t>(at);
-    case GgufValueType::kInt32: return Load<int32_t>(at);
-    case GgufValueType::kInt64: return Load<int64_t>(at);
+    case GgufValueType::kUint8:
+      return Load<uint8_t>(at);
+    case GgufValueType::kInt8:
+      return Load<int8_t>(at);
+    case GgufValueType::kUint16:
+      return Load<uint16_t>(at);
+    case GgufValueType::kInt16:
+      return Load<int16_t>(at);
+    case GgufValueType::kUint32:
+      return Load<uint32_t>(at);
+    case GgufValueType::kInt32:
+      return Load<int32_t>(at);
+    case GgufValueType::kInt64:
+      return Load<int64_t>(at);
     case GgufValueType::kUint64: {
       const uint64_t value = Load<uint64_t>(at);
       if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
       return static_cast<int64_t>(value);
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -69,10 +77,12 @@ const char* TypeName(GgufValueType type) {
 }  // namespace
 
 absl::Status GgufFile::WrongType(std::string_view key, const Value& value, std::string_view wanted) const {
-  const std::string found = value.type == GgufValueType::kArray ? absl::StrCat("array of ", TypeName(value.element))
-                                                                : std::string(TypeName(value.type));
-  return absl::InvalidArgumentError(absl::StrCat(name_, ": \"", std::string(key), "\" at offset ", value.offset,
-                                                 ": is ", found, ", not ", std::string(wanted)));
+  const std::string found = value.type == GgufValueType::kArray
+                                ? absl::StrCat("array of ", TypeName(value.element))
+                                : std::string(TypeName(value.type));
+  return absl::InvalidArgumentError(absl::StrCat(name_, ": \"", std::string(key), "\" at offset ",
+                                                 value.offset, ": is ", found, ", not ",
+                                                 std::string(wanted)));
 }
 
 absl::StatusOr<const GgufFile::Value*> GgufFile::FindValue(std::string_view key) const {
@@ -83,7 +93,8 @@ absl::StatusOr<const GgufFile::Value*> GgufFile::FindValue(std::string_view key)
   return &it->second;
 }
 
-absl::StatusOr<const GgufFile::Value*> GgufFile::FindArray(std::string_view key, std::string_view wanted) const {
+absl::StatusOr<const GgufFile::Value*> GgufFile::FindArray(std::string_view key,
+                                                           std::string_view wanted) const {
   KVRING_ASSIGN_OR_RETURN(const Value* value, FindValue(key));
   if (value->type != GgufValueType::kArray) return WrongType(key, *value, wanted);
   return value;
@@ -144,7 +155,8 @@ absl::StatusOr<std::vector<int64_t>> GgufFile::GetIntArray(std::string_view key)
   std::vector<int64_t> numbers;
   numbers.reserve(value->count);
   for (uint64_t i = 0; i < value->count; ++i) {
-    const std::optional<int64_t> number = LoadInteger(value->element, bytes_.data() + value->offset + i * width);
+    const std::optional<int64_t> number =
+        LoadInteger(value->element, bytes_.data() + value->offset + i * width);
     if (!number) return WrongType(key, *value, "an array of integers within int64");
     numbers.push_back(*number);
   }
@@ -154,12 +166,14 @@ absl::StatusOr<std::vector<int64_t>> GgufFile::GetIntArray(std::string_view key)
 absl::StatusOr<std::vector<float>> GgufFile::GetFloatArray(std::string_view key) const {
   KVRING_ASSIGN_OR_RETURN(const Value* value, FindArray(key, "an array of floats"));
   const bool is_double = value->element == GgufValueType::kFloat64;
-  if (!is_double && value->element != GgufValueType::kFloat32) return WrongType(key, *value, "an array of floats");
+  if (!is_double && value->element != GgufValueType::kFloat32)
+    return WrongType(key, *value, "an array of floats");
   std::vector<float> numbers;
   numbers.reserve(value->count);
   const std::byte* first = bytes_.data() + value->offset;
   for (uint64_t i = 0; i < value->count; ++i) {
-    numbers.push_back(is_double ? static_cast<float>(Load<double>(first + i * 8)) : Load<float>(first + i * 4));
+    numbers.push_back(is_double ? static_cast<float>(Load<double>(first + i * 8))
+                                : Load<float>(first + i * 4));
   }
   return numbers;
 }

@@ -1,10 +1,11 @@
-// GgufFile: a validated, read-only view of a GGUF model file, versions 2 and 3, little-endian. Open checks all of it with
-// overflow-safe arithmetic before any view exists: counts and lengths against the bytes that remain, tensor extents against
-// the file, names against repetition. Memory used beyond the mapping is proportional to the entries really present.
-// Layout: magic "GGUF" u32 | version u32 | n_tensors u64 | n_kv u64 | n_kv x (key, type u32, value) | n_tensors x (name,
-// n_dims u32, dims u64…, type u32, offset u64) | padding | tensor data. A string is u64 length + bytes.
-// Errors are InvalidArgument "<file>: <field> at offset <n>: <what>". Immutable, so safe from many threads; string views
-// and tensor spans live as long as the GgufFile (moves keep them valid).
+// GgufFile: a validated, read-only view of a GGUF model file, versions 2 and 3, little-endian. Open checks
+// all of it with overflow-safe arithmetic before any view exists: counts and lengths against the bytes that
+// remain, tensor extents against the file, names against repetition. Memory used beyond the mapping is
+// proportional to the entries really present. Layout: magic "GGUF" u32 | version u32 | n_tensors u64 | n_kv
+// u64 | n_kv x (key, type u32, value) | n_tensors x (name, n_dims u32, dims u64…, type u32, offset u64) |
+// padding | tensor data. A string is u64 length + bytes. Errors are InvalidArgument "<file>: <field> at
+// offset <n>: <what>". Immutable, so safe from many threads; string views and tensor spans live as long as
+// the GgufFile (moves keep them valid).
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,8 @@ enum class GgufValueType : uint32_t {
   kFloat64 = 12,
 };
 
-/// Element types of tensors, with the numbers of the format. Others of the format are load errors that name the number.
+/// Element types of tensors, with the numbers of the format. Others of the format are load errors that name
+/// the number.
 enum class TensorType : uint32_t {
   kF32 = 0,
   kF16 = 1,
@@ -73,7 +75,8 @@ std::optional<TensorTypeTraits> TraitsOf(TensorType type);
 struct GgufTensor {
   std::string_view name;
   TensorType type;
-  std::vector<int64_t> dims;  // 1 to 4, the innermost (contiguous) first: a matrix of n rows of k elements is {k, n}
+  std::vector<int64_t>
+      dims;  // 1 to 4, the innermost (contiguous) first: a matrix of n rows of k elements is {k, n}
   std::span<const std::byte> data;
 
   int64_t dim(size_t i) const { return i < dims.size() ? dims[i] : 1; }
@@ -88,8 +91,8 @@ class GgufFile {
 
   /// Whether the key exists, of any type.
   bool Has(std::string_view key) const { return values_.contains(key); }
-  /// Typed getters. NotFound names a missing key, InvalidArgument a value of another type or out of range. Integers of
-  /// every width are converted where the value fits; floats take f32 and f64.
+  /// Typed getters. NotFound names a missing key, InvalidArgument a value of another type or out of range.
+  /// Integers of every width are converted where the value fits; floats take f32 and f64.
   absl::StatusOr<std::string_view> GetString(std::string_view key) const;
   absl::StatusOr<uint64_t> GetUint(std::string_view key) const;
   absl::StatusOr<int64_t> GetInt(std::string_view key) const;

@@ -65,24 +65,42 @@ std::optional<int64_t> Multiply(int64_t a, int64_t b) {
 
 std::optional<TensorTypeTraits> TraitsOf(TensorType type) {
   switch (type) {
-    case TensorType::kF32: return TensorTypeTraits{"F32", 1, 4};
-    case TensorType::kF16: return TensorTypeTraits{"F16", 1, 2};
-    case TensorType::kQ4_0: return TensorTypeTraits{"Q4_0", 32, 18};
-    case TensorType::kQ4_1: return TensorTypeTraits{"Q4_1", 32, 20};
-    case TensorType::kQ5_0: return TensorTypeTraits{"Q5_0", 32, 22};
-    case TensorType::kQ5_1: return TensorTypeTraits{"Q5_1", 32, 24};
-    case TensorType::kQ8_0: return TensorTypeTraits{"Q8_0", 32, 34};
-    case TensorType::kQ2_K: return TensorTypeTraits{"Q2_K", 256, 84};
-    case TensorType::kQ3_K: return TensorTypeTraits{"Q3_K", 256, 110};
-    case TensorType::kQ4_K: return TensorTypeTraits{"Q4_K", 256, 144};
-    case TensorType::kQ5_K: return TensorTypeTraits{"Q5_K", 256, 176};
-    case TensorType::kQ6_K: return TensorTypeTraits{"Q6_K", 256, 210};
-    case TensorType::kI8: return TensorTypeTraits{"I8", 1, 1};
-    case TensorType::kI16: return TensorTypeTraits{"I16", 1, 2};
-    case TensorType::kI32: return TensorTypeTraits{"I32", 1, 4};
-    case TensorType::kI64: return TensorTypeTraits{"I64", 1, 8};
-    case TensorType::kF64: return TensorTypeTraits{"F64", 1, 8};
-    case TensorType::kBF16: return TensorTypeTraits{"BF16", 1, 2};
+    case TensorType::kF32:
+      return TensorTypeTraits{"F32", 1, 4};
+    case TensorType::kF16:
+      return TensorTypeTraits{"F16", 1, 2};
+    case TensorType::kQ4_0:
+      return TensorTypeTraits{"Q4_0", 32, 18};
+    case TensorType::kQ4_1:
+      return TensorTypeTraits{"Q4_1", 32, 20};
+    case TensorType::kQ5_0:
+      return TensorTypeTraits{"Q5_0", 32, 22};
+    case TensorType::kQ5_1:
+      return TensorTypeTraits{"Q5_1", 32, 24};
+    case TensorType::kQ8_0:
+      return TensorTypeTraits{"Q8_0", 32, 34};
+    case TensorType::kQ2_K:
+      return TensorTypeTraits{"Q2_K", 256, 84};
+    case TensorType::kQ3_K:
+      return TensorTypeTraits{"Q3_K", 256, 110};
+    case TensorType::kQ4_K:
+      return TensorTypeTraits{"Q4_K", 256, 144};
+    case TensorType::kQ5_K:
+      return TensorTypeTraits{"Q5_K", 256, 176};
+    case TensorType::kQ6_K:
+      return TensorTypeTraits{"Q6_K", 256, 210};
+    case TensorType::kI8:
+      return TensorTypeTraits{"I8", 1, 1};
+    case TensorType::kI16:
+      return TensorTypeTraits{"I16", 1, 2};
+    case TensorType::kI32:
+      return TensorTypeTraits{"I32", 1, 4};
+    case TensorType::kI64:
+      return TensorTypeTraits{"I64", 1, 8};
+    case TensorType::kF64:
+      return TensorTypeTraits{"F64", 1, 8};
+    case TensorType::kBF16:
+      return TensorTypeTraits{"BF16", 1, 2};
   }
   return std::nullopt;
 }
@@ -127,7 +145,8 @@ class GgufParser {
     const size_t at = offset_;
     KVRING_ASSIGN_OR_RETURN(const uint64_t length, Read<uint64_t>(field));
     if (length > remaining()) {
-      return Error(field, at, absl::StrCat("length ", length, " is past the ", remaining(), " bytes that remain"));
+      return Error(field, at,
+                   absl::StrCat("length ", length, " is past the ", remaining(), " bytes that remain"));
     }
     const std::string_view text(reinterpret_cast<const char*>(file_.bytes_.data()) + offset_, length);
     offset_ += length;
@@ -138,7 +157,8 @@ class GgufParser {
     const size_t at = offset_;
     KVRING_ASSIGN_OR_RETURN(const uint64_t count, Read<uint64_t>(field));
     if (count > remaining() / min_entry_bytes) {
-      return Error(field, at, absl::StrCat(count, " entries do not fit in the ", remaining(), " bytes that remain"));
+      return Error(field, at,
+                   absl::StrCat(count, " entries do not fit in the ", remaining(), " bytes that remain"));
     }
     return count;
   }
@@ -149,9 +169,11 @@ class GgufParser {
     KVRING_ASSIGN_OR_RETURN(const uint32_t version, Read<uint32_t>("version"));
     if (version != 2 && version != 3) {
       const bool swapped = __builtin_bswap32(version) <= 3;
-      return Error("version", 4, swapped ? "big-endian files are not supported" : absl::StrCat(version, " is not 2 or 3"));
+      return Error("version", 4,
+                   swapped ? "big-endian files are not supported" : absl::StrCat(version, " is not 2 or 3"));
     }
-    // Counts are held against the whole rest of the file here, and against what really follows entry by entry.
+    // Counts are held against the whole rest of the file here, and against what really follows entry by
+    // entry.
     KVRING_ASSIGN_OR_RETURN(n_tensors_, ReadCount("n_tensors", kMinTensorBytes));
     KVRING_ASSIGN_OR_RETURN(n_kv_, ReadCount("n_kv", kMinKeyValueBytes));
     return absl::OkStatus();
@@ -168,7 +190,8 @@ class GgufParser {
     const size_t at = offset_;
     if (depth > kMaxArrayDepth) return Error(field, at, "arrays nest too deeply");
     KVRING_ASSIGN_OR_RETURN(value.element, ReadType(absl::StrCat(field, " element type")));
-    KVRING_ASSIGN_OR_RETURN(value.count, ReadCount(absl::StrCat(field, " count"), MinElementBytes(value.element)));
+    KVRING_ASSIGN_OR_RETURN(value.count,
+                            ReadCount(absl::StrCat(field, " count"), MinElementBytes(value.element)));
     value.offset = offset_;
     if (const size_t bytes = FixedBytes(value.element); bytes > 0) {
       offset_ += bytes * value.count;
@@ -226,7 +249,8 @@ class GgufParser {
     }
     for (uint32_t i = 0; i < n_dims; ++i) {
       KVRING_ASSIGN_OR_RETURN(const int64_t dim, Read<int64_t>(absl::StrCat(field, " dims")));
-      if (dim < 1) return Error(absl::StrCat(field, " dims"), offset_ - 8, absl::StrCat(dim, " is not positive"));
+      if (dim < 1)
+        return Error(absl::StrCat(field, " dims"), offset_ - 8, absl::StrCat(dim, " is not positive"));
       tensor.dims.push_back(dim);
     }
     return absl::OkStatus();
@@ -242,7 +266,8 @@ class GgufParser {
     KVRING_ASSIGN_OR_RETURN(const uint32_t type, Read<uint32_t>(absl::StrCat(field, " type")));
     tensor.type = static_cast<TensorType>(type);
     if (!TraitsOf(tensor.type)) {
-      return Error(absl::StrCat(field, " type"), type_at, absl::StrCat(type, " is not a supported tensor type"));
+      return Error(absl::StrCat(field, " type"), type_at,
+                   absl::StrCat(type, " is not a supported tensor type"));
     }
     KVRING_ASSIGN_OR_RETURN(const uint64_t offset, Read<uint64_t>(absl::StrCat(field, " offset")));
     offsets.push_back(offset);
@@ -274,11 +299,13 @@ class GgufParser {
       const std::string field = absl::StrCat("tensor \"", std::string(tensor.name), "\"");
       KVRING_ASSIGN_OR_RETURN(const int64_t bytes, TensorBytes(field, tensor));
       if (offsets[i] % alignment_ != 0) {
-        return Error(absl::StrCat(field, " offset"), start, absl::StrCat(offsets[i], " is not aligned to ", alignment_));
+        return Error(absl::StrCat(field, " offset"), start,
+                     absl::StrCat(offsets[i], " is not aligned to ", alignment_));
       }
       if (offsets[i] > data_bytes || static_cast<uint64_t>(bytes) > data_bytes - offsets[i]) {
-        return Error(absl::StrCat(field, " data"), start,
-                     absl::StrCat(bytes, " bytes at ", offsets[i], " do not fit in the ", data_bytes, " of the file"));
+        return Error(
+            absl::StrCat(field, " data"), start,
+            absl::StrCat(bytes, " bytes at ", offsets[i], " do not fit in the ", data_bytes, " of the file"));
       }
       tensor.data = file_.bytes_.subspan(start + offsets[i], static_cast<size_t>(bytes));
     }

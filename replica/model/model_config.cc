@@ -28,7 +28,8 @@ class KeyReader {
 
   absl::StatusOr<int32_t> Dimension(const char* name) const {
     KVRING_ASSIGN_OR_RETURN(const uint64_t value, file_.GetUint(Key(name)));
-    if (value < 1 || value > kMaxDimension) return Bad(name, absl::StrCat(value, " is not 1 to ", kMaxDimension));
+    if (value < 1 || value > kMaxDimension)
+      return Bad(name, absl::StrCat(value, " is not 1 to ", kMaxDimension));
     return static_cast<int32_t>(value);
   }
   absl::StatusOr<int32_t> DimensionOr(const char* name, int32_t otherwise) const {
@@ -52,10 +53,13 @@ absl::Status ReadHeads(const KeyReader& keys, ModelConfig& config) {
                     absl::StrCat(config.kv_heads, " does not divide the ", config.heads, " heads"));
   }
   if (!keys.Has("attention.key_length") && config.width % config.heads != 0) {
-    return keys.Bad("attention.head_count", absl::StrCat(config.heads, " does not divide the width ", config.width));
+    return keys.Bad("attention.head_count",
+                    absl::StrCat(config.heads, " does not divide the width ", config.width));
   }
-  KVRING_ASSIGN_OR_RETURN(config.head_dim, keys.DimensionOr("attention.key_length", config.width / config.heads));
-  KVRING_ASSIGN_OR_RETURN(const int32_t value_dim, keys.DimensionOr("attention.value_length", config.head_dim));
+  KVRING_ASSIGN_OR_RETURN(config.head_dim,
+                          keys.DimensionOr("attention.key_length", config.width / config.heads));
+  KVRING_ASSIGN_OR_RETURN(const int32_t value_dim,
+                          keys.DimensionOr("attention.value_length", config.head_dim));
   if (value_dim != config.head_dim) return keys.Bad("attention.value_length", "differs from the key length");
   if (config.head_dim % 2 != 0) return keys.Bad("attention.key_length", "is odd");
   return absl::OkStatus();
@@ -76,7 +80,8 @@ absl::Status ReadRope(const GgufFile& file, const KeyReader& keys, ModelConfig& 
     }
   }
   if (file.FindTensor("rope_freqs.weight") != nullptr) {
-    return absl::UnimplementedError(absl::StrCat(file.name(), ": rope_freqs.weight (scaled RoPE) is not supported"));
+    return absl::UnimplementedError(
+        absl::StrCat(file.name(), ": rope_freqs.weight (scaled RoPE) is not supported"));
   }
   return absl::OkStatus();
 }
@@ -104,9 +109,11 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file) {
   }
   KVRING_RETURN_IF_ERROR(ReadRope(file, keys, config));
   const GgufTensor* embedding = file.FindTensor("token_embd.weight");
-  if (embedding == nullptr) return absl::NotFoundError(absl::StrCat(file.name(), ": tensor \"token_embd.weight\" is missing"));
+  if (embedding == nullptr)
+    return absl::NotFoundError(absl::StrCat(file.name(), ": tensor \"token_embd.weight\" is missing"));
   if (embedding->dim(1) > static_cast<int64_t>(kMaxDimension)) {
-    return absl::InvalidArgumentError(absl::StrCat(file.name(), ": tensor \"token_embd.weight\" has too many rows"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.name(), ": tensor \"token_embd.weight\" has too many rows"));
   }
   config.vocab_size = static_cast<int32_t>(embedding->dim(1));
   return config;

@@ -1,6 +1,6 @@
-// ModelConfig: the shape of a decoder-only transformer, read and checked from a model file's metadata. What differs between
-// families is a field here, not a class: a family is added by reading its keys and, where it has a new part, by adding the
-// part to the transformer. Plain values.
+// ModelConfig: the shape of a decoder-only transformer, read and checked from a model file's metadata. What
+// differs between families is a field here, not a class: a family is added by reading its keys and, where it
+// has a new part, by adding the part to the transformer. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ struct ModelConfig {
   int32_t kv_width() const { return kv_heads * head_dim; }
 };
 
-/// Errors name the file and the key. A family or a scaling that is not built in is Unimplemented, never ignored.
+/// Errors name the file and the key. A family or a scaling that is not built in is Unimplemented, never
+/// ignored.
 absl::StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file);
 
 }  // namespace kvring::replica

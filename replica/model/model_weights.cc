@@ -18,11 +18,11 @@ PackedMatrix Pack(const GgufTensor& tensor, Precision precision) {
   switch (tensor.type) {
     case TensorType::kQ4_0:
     case TensorType::kQ4_1:
-      return PackedMatrix::PackU4(shape,
-                                  [&](int64_t row, std::span<kernels::U4Block> out) { ReadU4Row(tensor, row, out); });
+      return PackedMatrix::PackU4(
+          shape, [&](int64_t row, std::span<kernels::U4Block> out) { ReadU4Row(tensor, row, out); });
     case TensorType::kQ8_0:
-      return PackedMatrix::PackU8(shape,
-                                  [&](int64_t row, std::span<kernels::U8Block> out) { ReadU8Row(tensor, row, out); });
+      return PackedMatrix::PackU8(
+          shape, [&](int64_t row, std::span<kernels::U8Block> out) { ReadU8Row(tensor, row, out); });
     default:
       return PackedMatrix::PackBf16(shape, floats);
   }
@@ -57,16 +57,19 @@ class Loader {
   absl::Status PlanLayer(const std::string& prefix, LayerWeights& layer) {
     const int64_t width = config_.width;
     const int64_t ffn = config_.ffn_width;
-    for (const char* bias : {"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_q_norm.weight", "ffn_gate_inp.weight"}) {
+    for (const char* bias :
+         {"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_q_norm.weight", "ffn_gate_inp.weight"}) {
       if (file_.FindTensor(absl::StrCat(prefix, bias)) != nullptr) {
-        return absl::UnimplementedError(absl::StrCat(file_.name(), ": tensor \"", prefix, bias, "\" is not supported"));
+        return absl::UnimplementedError(
+            absl::StrCat(file_.name(), ": tensor \"", prefix, bias, "\" is not supported"));
       }
     }
     KVRING_RETURN_IF_ERROR(Vector(absl::StrCat(prefix, "attn_norm.weight"), width, layer.attention_norm));
     KVRING_RETURN_IF_ERROR(Matrix(absl::StrCat(prefix, "attn_q.weight"), config_.q_width(), width, layer.q));
     KVRING_RETURN_IF_ERROR(Matrix(absl::StrCat(prefix, "attn_k.weight"), config_.kv_width(), width, layer.k));
     KVRING_RETURN_IF_ERROR(Matrix(absl::StrCat(prefix, "attn_v.weight"), config_.kv_width(), width, layer.v));
-    KVRING_RETURN_IF_ERROR(Matrix(absl::StrCat(prefix, "attn_output.weight"), width, config_.q_width(), layer.o));
+    KVRING_RETURN_IF_ERROR(
+        Matrix(absl::StrCat(prefix, "attn_output.weight"), width, config_.q_width(), layer.o));
     KVRING_RETURN_IF_ERROR(Vector(absl::StrCat(prefix, "ffn_norm.weight"), width, layer.ffn_norm));
     KVRING_RETURN_IF_ERROR(Matrix(absl::StrCat(prefix, "ffn_gate.weight"), ffn, width, layer.gate));
     KVRING_RETURN_IF_ERROR(Matrix(absl::StrCat(prefix, "ffn_up.weight"), ffn, width, layer.up));
@@ -79,8 +82,9 @@ class Loader {
       return absl::NotFoundError(absl::StrCat(file_.name(), ": tensor \"", name, "\" is missing"));
     }
     if (tensor->dim(0) != cols || tensor->dim(1) != rows || tensor->dim(2) != 1 || tensor->dim(3) != 1) {
-      return absl::InvalidArgumentError(absl::StrCat(file_.name(), ": tensor \"", name, "\" is ", tensor->dim(1), " x ",
-                                                     tensor->dim(0), ", the metadata say ", rows, " x ", cols));
+      return absl::InvalidArgumentError(absl::StrCat(file_.name(), ": tensor \"", name, "\" is ",
+                                                     tensor->dim(1), " x ", tensor->dim(0),
+                                                     ", the metadata say ", rows, " x ", cols));
     }
     if (!CanDequantize(tensor->type)) {
       return absl::UnimplementedError(absl::StrCat(file_.name(), ": tensor \"", name, "\" has type ",
@@ -99,7 +103,8 @@ class Loader {
   absl::Status Matrix(const std::string& name, int64_t rows, int64_t cols, PackedMatrix& out) {
     KVRING_ASSIGN_OR_RETURN(const GgufTensor* tensor, Find(name, rows, cols));
     if (cols % 2 != 0) {
-      return absl::UnimplementedError(absl::StrCat(file_.name(), ": tensor \"", name, "\" has an odd number of columns"));
+      return absl::UnimplementedError(
+          absl::StrCat(file_.name(), ": tensor \"", name, "\" has an odd number of columns"));
     }
     jobs_.push_back({tensor, &out});
     return absl::OkStatus();
@@ -112,8 +117,8 @@ class Loader {
 
 }  // namespace
 
-absl::StatusOr<ModelWeights> ModelWeights::Load(const GgufFile& file, const ModelConfig& config, Precision precision,
-                                                kernels::ThreadPool& threads) {
+absl::StatusOr<ModelWeights> ModelWeights::Load(const GgufFile& file, const ModelConfig& config,
+                                                Precision precision, kernels::ThreadPool& threads) {
   ModelWeights weights;
   Loader loader(file, config);
   KVRING_RETURN_IF_ERROR(loader.Plan(weights));

@@ -1,6 +1,7 @@
-// ModelWeights: the weights of a model packed for the kernels, once, at load. kFp32 dequantises everything (the exact path);
-// kFast keeps the file's 4- and 8-bit blocks (Q4_0, Q4_1, Q8_0) and rounds the other types to bf16. A missing output
-// matrix means that it is tied to the embedding. Errors name the file and the tensor. Immutable after Load.
+// ModelWeights: the weights of a model packed for the kernels, once, at load. kFp32 dequantises everything
+// (the exact path); kFast keeps the file's 4- and 8-bit blocks (Q4_0, Q4_1, Q8_0) and rounds the other types
+// to bf16. A missing output matrix means that it is tied to the embedding. Errors name the file and the
+// tensor. Immutable after Load.
 #pragma once
 
 #include <vector>
@@ -33,8 +34,8 @@ struct ModelWeights {
   std::vector<float> output_norm;
   kernels::PackedMatrix output;
 
-  static absl::StatusOr<ModelWeights> Load(const GgufFile& file, const ModelConfig& config, Precision precision,
-                                           kernels::ThreadPool& threads);
+  static absl::StatusOr<ModelWeights> Load(const GgufFile& file, const ModelConfig& config,
+                                           Precision precision, kernels::ThreadPool& threads);
 };
 
 }  // namespace kvring::replica

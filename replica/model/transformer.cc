@@ -14,7 +14,8 @@ namespace {
 constexpr int64_t kRowsPerTask = 8;
 
 void Grow(kernels::AlignedBuffer& buffer, int64_t floats) {
-  if (const auto bytes = static_cast<size_t>(floats) * 4; buffer.size_bytes() < bytes) buffer = kernels::AlignedBuffer(bytes);
+  if (const auto bytes = static_cast<size_t>(floats) * 4; buffer.size_bytes() < bytes)
+    buffer = kernels::AlignedBuffer(bytes);
 }
 
 }  // namespace
@@ -114,7 +115,8 @@ void Transformer::FeedForwardBlock(int32_t layer) {
     kernels::SwiGlu(isa_, gate_.as<float>() + at, up_.as<float>() + at, config_.ffn_width, hidden_.row(r));
     if (w.down.quantised()) hidden_.Quantize(isa_, r);
   });
-  const kernels::MatMulOutput down[] = {{&w.down, residual_.as<float>(), config_.width, kernels::Store::kAdd}};
+  const kernels::MatMulOutput down[] = {
+      {&w.down, residual_.as<float>(), config_.width, kernels::Store::kAdd}};
   kernels::MatMul(isa_, threads_, hidden_, down);
 }
 
@@ -125,7 +127,8 @@ std::span<const float> Transformer::OutputLogits() {
   normed_.Resize(rows, config_.width);
   ForRows(rows, [&](int64_t r) {
     const float* x = residual(logit_rows_[static_cast<size_t>(r)]);
-    kernels::RmsNorm(isa_, x, config_.width, {weights_.output_norm.data(), config_.norm_epsilon}, normed_.row(r));
+    kernels::RmsNorm(isa_, x, config_.width, {weights_.output_norm.data(), config_.norm_epsilon},
+                     normed_.row(r));
     if (weights_.output.quantised()) normed_.Quantize(isa_, r);
   });
   const kernels::MatMulOutput output[] = {{&weights_.output, logits_.as<float>(), config_.vocab_size}};

@@ -1,8 +1,10 @@
-// Transformer: the forward pass of a llama-shaped decoder (pre-norm RMS, RoPE, grouped-query attention over block tables,
-// SwiGLU) over a Batch: all tokens of all its sequences are one matrix of rows. Per layer
-//   x += O · attention(rope(Q · n), rope(K · n), V · n),  n = rms_norm(x);   x += down · swiglu(gate · n, up · n)
-// and logits = output · rms_norm(x) for the rows asked for. Results are batch invariant: a token's bits depend on its
-// sequence alone, not on chunking or on what runs beside it. Not thread-safe; uses the pool given.
+// Transformer: the forward pass of a llama-shaped decoder (pre-norm RMS, RoPE, grouped-query attention over
+// block tables, SwiGLU) over a Batch: all tokens of all its sequences are one matrix of rows. Per layer
+//   x += O · attention(rope(Q · n), rope(K · n), V · n),  n = rms_norm(x);   x += down · swiglu(gate · n, up
+//   · n)
+// and logits = output · rms_norm(x) for the rows asked for. Results are batch invariant: a token's bits
+// depend on its sequence alone, not on chunking or on what runs beside it. Not thread-safe; uses the pool
+// given.
 #pragma once
 
 #include <cstdint>

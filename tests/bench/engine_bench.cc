@@ -1,6 +1,8 @@
-// engine_bench: what the CPU executor does per second on the bundled model, as one table: prefill at several prompt lengths,
-// decode of one sequence at several contexts, decode of 8 and 16 sequences at once. No assertion on time.
-//   engine_bench [--model FILE] [--threads N] [--precision fast|fp32] [--isa plain|avx2|avx512] [--repeat N] [--only ROW]
+// engine_bench: what the CPU executor does per second on the bundled model, as one table: prefill at several
+// prompt lengths, decode of one sequence at several contexts, decode of 8 and 16 sequences at once. No
+// assertion on time.
+//   engine_bench [--model FILE] [--threads N] [--precision fast|fp32] [--isa plain|avx2|avx512] [--repeat N]
+//   [--only ROW]
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -72,8 +74,9 @@ class Bench {
     while (static_cast<int32_t>(table.size()) * executor_.limits().block_size < first + count) {
       table.push_back(BlockId{next_block_++ % executor_.limits().num_blocks});
     }
-    return {SequenceId{static_cast<uint64_t>(sequence)}, std::span(tokens_).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
-            first, table, count - 1};
+    return {SequenceId{static_cast<uint64_t>(sequence)},
+            std::span(tokens_).subspan(static_cast<size_t>(first), static_cast<size_t>(count)), first, table,
+            count - 1};
   }
 
   double Step(const std::vector<SequenceStep>& parts) {
@@ -115,8 +118,14 @@ int Run(const Flags& flags) {
     int32_t context;
     int32_t sequences;  // 0: prefill
   };
-  for (const Cell& cell : {Cell{"p64", 64, 0}, {"p512", 512, 0}, {"p2048", 2048, 0}, {"d64", 64, 1}, {"d512", 512, 1},
-                           {"d2048", 2048, 1}, {"b8", 128, 8}, {"b16", 128, 16}}) {
+  for (const Cell& cell : {Cell{"p64", 64, 0},
+                           {"p512", 512, 0},
+                           {"p2048", 2048, 0},
+                           {"d64", 64, 1},
+                           {"d512", 512, 1},
+                           {"d2048", 2048, 1},
+                           {"b8", 128, 8},
+                           {"b16", 128, 16}}) {
     if (!flags.only.empty() && flags.only != cell.name) continue;
     Bench bench(**executor, flags.repeat);
     if (cell.sequences == 0) {
@@ -139,7 +148,8 @@ int main(int argc, char** argv) {
   app.add_option("--model", flags.model, "GGUF file")->envname("KVRING_MODEL");
   app.add_option("--threads", flags.threads, "threads of the pool")->check(CLI::Range(1, 256));
   app.add_option("--precision", flags.precision)->check(CLI::IsMember({"fast", "fp32"}));
-  app.add_option("--isa", flags.isa, "default: the best of this CPU")->check(CLI::IsMember({"plain", "avx2", "avx512"}));
+  app.add_option("--isa", flags.isa, "default: the best of this CPU")
+      ->check(CLI::IsMember({"plain", "avx2", "avx512"}));
   app.add_option("--repeat", flags.repeat)->check(CLI::Range(1, 1000));
   app.add_option("--only", flags.only, "one row: p64, p512, p2048, d64, d512, d2048, b8 or b16");
   CLI11_PARSE(app, argc, argv);

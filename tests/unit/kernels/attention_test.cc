@@ -1,4 +1,5 @@
-// Attention of every instruction set and KV type against a two-pass softmax in double over the keys and values given.
+// Attention of every instruction set and KV type against a two-pass softmax in double over the keys and
+// values given.
 #include "kernels/attention.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +30,8 @@ struct Sequence {
 
 class Fixture {
  public:
-  Fixture(const Model& model, int num_blocks) : model_(model), pool_({1, model.kv_heads, model.head_dim, model.block_size, num_blocks, model.type}) {
+  Fixture(const Model& model, int num_blocks)
+      : model_(model), pool_({1, model.kv_heads, model.head_dim, model.block_size, num_blocks, model.type}) {
     for (int b = 0; b < num_blocks; ++b) free_.push_back(BlockId{b});
     for (size_t i = free_.size(); i > 1; --i) std::swap(free_[i - 1], free_[random_.Below(i)]);
   }
@@ -57,7 +59,8 @@ class Fixture {
   double Expected(const Sequence& s, int position, int head, int d) const {
     const int kv_head = head / (model_.heads / model_.kv_heads);
     const auto kv = [&](const std::vector<float>& x, int p, int i) {
-      return static_cast<double>(x[static_cast<size_t>((p * model_.kv_heads + kv_head) * model_.head_dim + i)]);
+      return static_cast<double>(
+          x[static_cast<size_t>((p * model_.kv_heads + kv_head) * model_.head_dim + i)]);
     };
     double total = 0;
     double sum = 0;
@@ -65,7 +68,9 @@ class Fixture {
       if (model_.window > 0 && position - p >= model_.window) continue;
       double dot = 0;
       for (int i = 0; i < model_.head_dim; ++i) {
-        dot += static_cast<double>(s.q[static_cast<size_t>((position * model_.heads + head) * model_.head_dim + i)]) * kv(s.k, p, i);
+        dot += static_cast<double>(
+                   s.q[static_cast<size_t>((position * model_.heads + head) * model_.head_dim + i)]) *
+               kv(s.k, p, i);
       }
       const double weight = std::exp(dot / std::sqrt(static_cast<double>(model_.head_dim)));
       total += weight;
@@ -104,7 +109,8 @@ std::vector<std::vector<float>> Attend(Isa isa, const Fixture& fixture, const st
   for (const Part& part : parts) outs.emplace_back(static_cast<size_t>(part.rows * row));
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
-    steps.push_back({part.sequence->q.data() + part.first * row, outs[i].data(), part.rows, part.first, part.sequence->table});
+    steps.push_back({part.sequence->q.data() + part.first * row, outs[i].data(), part.rows, part.first,
+                     part.sequence->table});
   }
   ThreadPool pool(2);
   Attention attention(isa);
@@ -133,8 +139,10 @@ TEST_P(AttentionTest, ChunksAndDecodesTogether_EqualTheDoubleSoftmax) {
       for (int r = 0; r < parts[i].rows; r += 3) {
         for (int at = 0; at < model.heads * model.head_dim; at += 5) {
           const int head = at / model.head_dim;
-          const double expected = fixture.Expected(*parts[i].sequence, parts[i].first + r, head, at % model.head_dim);
-          ASSERT_NEAR(outs[i][static_cast<size_t>(r * model.heads * model.head_dim + at)], expected, tolerance)
+          const double expected =
+              fixture.Expected(*parts[i].sequence, parts[i].first + r, head, at % model.head_dim);
+          ASSERT_NEAR(outs[i][static_cast<size_t>(r * model.heads * model.head_dim + at)], expected,
+                      tolerance)
               << "part " << i << " row " << r << " head " << head << " head_dim " << model.head_dim;
         }
       }
@@ -159,7 +167,8 @@ TEST_P(AttentionTest, Window_BlocksBeforeIt_AreNotTouched) {
   Fixture fixture({2, 1, 64, 16, 50, KvType::kBf16}, 100);
   Sequence s = fixture.Make(400);
   const auto before = Attend(GetParam(), fixture, {{&s, 380, 20}, {&s, 399, 1}});
-  for (int block = 0; block < (380 - 49) / 16; ++block) s.table[static_cast<size_t>(block)] = BlockId{1 << 30};
+  for (int block = 0; block < (380 - 49) / 16; ++block)
+    s.table[static_cast<size_t>(block)] = BlockId{1 << 30};
   const auto after = Attend(GetParam(), fixture, {{&s, 380, 20}, {&s, 399, 1}});
   EXPECT_EQ(before, after);
 }

@@ -54,7 +54,8 @@ TEST_P(ElementwiseTest, QuantizeRow_EqualsThePlainBlocks) {
   std::vector<float> scale(10), offset(10), plain_scale(10), plain_offset(10);
   std::vector<int32_t> sum(10), plain_sum(10);
   QuantizeRow(GetParam(), x.data(), 320, {q.data(), scale.data(), offset.data(), sum.data()});
-  QuantizeRowPlain(x.data(), 320, {plain_q.data(), plain_scale.data(), plain_offset.data(), plain_sum.data()});
+  QuantizeRowPlain(x.data(), 320,
+                   {plain_q.data(), plain_scale.data(), plain_offset.data(), plain_sum.data()});
   EXPECT_EQ(q, plain_q);
   EXPECT_EQ(scale, plain_scale);
   EXPECT_EQ(offset, plain_offset);

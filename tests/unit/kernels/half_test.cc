@@ -31,7 +31,8 @@ TEST(HalfTest, F16_EveryBitPattern_MatchesTheFormulaAndComesBack) {
 TEST(HalfTest, FloatToF16_RandomFloats_RoundToTheNearest) {
   Random random(3);
   for (int i = 0; i < 200000; ++i) {
-    const float value = static_cast<float>(std::ldexp(random.Uniform() - 0.5, static_cast<int>(random.Below(42)) - 25));
+    const float value =
+        static_cast<float>(std::ldexp(random.Uniform() - 0.5, static_cast<int>(random.Below(42)) - 25));
     const F16Bits bits = FloatToF16(value);
     if ((bits & 0x7fff) == 0x7c00) {
       ASSERT_GE(std::fabs(value), 65520.0F);

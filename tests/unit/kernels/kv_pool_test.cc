@@ -46,8 +46,10 @@ TEST_P(KvPoolTest, EverySlot_HoldsWhatWasWrittenAndNothingElseMoves) {
     for (int head = 0; head < 3; ++head) {
       const KvGroup group = pool.group(layer, head, block, slot / 16);
       for (int d = 0; d < 8; ++d) {
-        ASSERT_EQ(Read(GetParam(), group.keys, KeyIndex(GetParam(), slot % 16, d)), keys[source][head * 8 + d]);
-        ASSERT_EQ(Read(GetParam(), group.values, ValueIndex(GetParam(), 8, slot % 16, d)), values[source][head * 8 + d]);
+        ASSERT_EQ(Read(GetParam(), group.keys, KeyIndex(GetParam(), slot % 16, d)),
+                  keys[source][head * 8 + d]);
+        ASSERT_EQ(Read(GetParam(), group.values, ValueIndex(GetParam(), 8, slot % 16, d)),
+                  values[source][head * 8 + d]);
       }
     }
   });

@@ -1,5 +1,5 @@
-// Matmul of every weight format and instruction set against a double sum over the dequantised operands, and its batch
-// invariance: a row's bits do not depend on its neighbours.
+// Matmul of every weight format and instruction set against a double sum over the dequantised operands, and
+// its batch invariance: a row's bits do not depend on its neighbours.
 #include "kernels/matmul.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,9 @@ struct Weights {
 Weights MakeWeights(WeightFormat format, PackedMatrix::Shape shape, Random& random) {
   Weights w;
   w.values = RandomFloats(random, static_cast<size_t>(shape.rows * shape.cols));
-  const auto at = [&](int64_t row, int64_t col) -> float& { return w.values[static_cast<size_t>(row * shape.cols + col)]; };
+  const auto at = [&](int64_t row, int64_t col) -> float& {
+    return w.values[static_cast<size_t>(row * shape.cols + col)];
+  };
   const auto floats = [&](int64_t row, std::span<float> out) {
     for (int64_t k = 0; k < shape.cols; ++k) out[static_cast<size_t>(k)] = at(row, k);
   };
@@ -39,7 +41,8 @@ Weights MakeWeights(WeightFormat format, PackedMatrix::Shape shape, Random& rand
           blocks[b].m = FloatToF16(static_cast<float>(random.Uniform() * -8));
           for (size_t k = 0; k < 32; ++k) {
             blocks[b].q[k] = static_cast<uint8_t>(random.Below(16));
-            at(row, static_cast<int64_t>(b * 32 + k)) = F16ToFloat(blocks[b].d) * blocks[b].q[k] + F16ToFloat(blocks[b].m);
+            at(row, static_cast<int64_t>(b * 32 + k)) =
+                F16ToFloat(blocks[b].d) * blocks[b].q[k] + F16ToFloat(blocks[b].m);
           }
         }
       });
@@ -83,7 +86,8 @@ struct Case {
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const Isa isa : SupportedIsas()) {
-    for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kU4, WeightFormat::kU8}) {
+    for (const WeightFormat format :
+         {WeightFormat::kF32, WeightFormat::kBf16, WeightFormat::kU4, WeightFormat::kU8}) {
       cases.push_back({isa, format});
     }
   }
@@ -100,7 +104,8 @@ TEST_P(MatMulTest, AnyShape_EqualsTheDoubleSum) {
   Random random(11);
   ThreadPool pool(2);
   const auto [isa, format] = GetParam();
-  for (const PackedMatrix::Shape shape : {PackedMatrix::Shape{1, 32}, {16, 64}, {33, 96}, {200, 576}, {49, 1536}}) {
+  for (const PackedMatrix::Shape shape :
+       {PackedMatrix::Shape{1, 32}, {16, 64}, {33, 96}, {200, 576}, {49, 1536}}) {
     const Weights w = MakeWeights(format, shape, random);
     for (const int64_t rows : {1, 2, 5, 7, 12, 13, 200}) {
       if (rows == 200 && shape.cols > 96) continue;
@@ -120,9 +125,11 @@ TEST_P(MatMulTest, AnyShape_EqualsTheDoubleSum) {
             expected += term;
             magnitude += std::fabs(term);
           }
-          // The U4 sum is split in two parts that may cancel: their magnitude is up to 16 times that of the terms.
+          // The U4 sum is split in two parts that may cancel: their magnitude is up to 16 times that of the
+          // terms.
           const double tolerance = magnitude * (format == WeightFormat::kU4 ? 1e-5 : 1e-6);
-          ASSERT_NEAR(y[static_cast<size_t>(r * stride + o)], expected, tolerance) << shape.rows << " " << rows << " " << o;
+          ASSERT_NEAR(y[static_cast<size_t>(r * stride + o)], expected, tolerance)
+              << shape.rows << " " << rows << " " << o;
         }
       }
     }
@@ -147,7 +154,8 @@ TEST_P(MatMulTest, RowAlone_SameBitsAsAmongOthers) {
     std::vector<float> alone(80);
     const MatMulOutput single{&w.packed, alone.data(), 80, Store::kSet};
     MatMul(isa, pool, one, {&single, 1});
-    for (size_t o = 0; o < 80; ++o) ASSERT_EQ(alone[o], together[static_cast<size_t>(r) * 80 + o]) << r << " " << o;
+    for (size_t o = 0; o < 80; ++o)
+      ASSERT_EQ(alone[o], together[static_cast<size_t>(r) * 80 + o]) << r << " " << o;
   }
 }
 

@@ -21,14 +21,16 @@ TEST(ThreadPoolTest, Run_EveryTaskOnce_OverManyRegionsAndSizes) {
   }
 }
 
-// What tasks wrote is seen by the caller without any synchronisation of its own (the thread sanitizer checks that).
+// What tasks wrote is seen by the caller without any synchronisation of its own (the thread sanitizer checks
+// that).
 TEST(ThreadPoolTest, Run_Writes_AreVisibleAfterwards) {
   ThreadPool pool(3);
   std::vector<int64_t> values(1000);
   for (int64_t round = 1; round < 200; ++round) {
     pool.Run(1000, [&](int64_t task) { values[static_cast<size_t>(task)] += task * round; });
   }
-  for (int64_t task = 0; task < 1000; ++task) EXPECT_EQ(values[static_cast<size_t>(task)], task * 199 * 200 / 2);
+  for (int64_t task = 0; task < 1000; ++task)
+    EXPECT_EQ(values[static_cast<size_t>(task)], task * 199 * 200 / 2);
 }
 
 TEST(ThreadPoolTest, Destroy_UnusedOrIdle_Ends) {

@@ -1,4 +1,5 @@
-// The executor against the reference answers of the bundled model (transformers, fp32, weights dequantised to fp32).
+// The executor against the reference answers of the bundled model (transformers, fp32, weights dequantised to
+// fp32).
 #include "replica/model/cpu_executor.h"
 
 #include <gmock/gmock.h>
@@ -90,7 +91,8 @@ TEST(CpuExecutorTest, Fp32_OddChunksBatchedTogetherBlocksOf5_EqualTheReference) 
   ExpectAllGreedyTokens(*executor, {11, 4, 64});
 }
 
-// Teacher-forced: the reference's tokens are fed, so that one miss does not hide the rest. Counts misses by margin.
+// Teacher-forced: the reference's tokens are fed, so that one miss does not hide the rest. Counts misses by
+// margin.
 struct ForcedScore {
   int compared = 0;
   int missed_above_bound = 0;
@@ -170,10 +172,12 @@ TEST(CpuExecutorTest, BlockCopy_ForkedSequence_ContinuesAsTheOriginal) {
   run.Prefill(original, 1);
   Batch batch;
   batch.copies.push_back({from, to, count});
-  batch.steps.push_back({SequenceId{9}, std::span(original.tokens).subspan(prompt.size(), 1), count, {&to, 1}, 0});
+  batch.steps.push_back(
+      {SequenceId{9}, std::span(original.tokens).subspan(prompt.size(), 1), count, {&to, 1}, 0});
   StepOutput output;
   ASSERT_TRUE(executor->Execute(batch, output).ok());
-  EXPECT_TRUE(std::equal(output.logits.begin(), output.logits.end(), original.logits.begin(), original.logits.end()));
+  EXPECT_TRUE(
+      std::equal(output.logits.begin(), output.logits.end(), original.logits.begin(), original.logits.end()));
 }
 
 TEST(CpuExecutorTest, LogitsFrom_SelectsRows) {
@@ -211,13 +215,16 @@ TEST(CpuExecutorTest, BadOptions_AreErrorsThatNameTheField) {
   KVRING_SKIP_WITHOUT_MODEL();
   CpuOptions options;
   options.kv_tokens = 5;
-  EXPECT_THAT(std::string(CpuExecutor::Load(ModelPath(), options).status().message()), testing::HasSubstr("kv_tokens"));
+  EXPECT_THAT(std::string(CpuExecutor::Load(ModelPath(), options).status().message()),
+              testing::HasSubstr("kv_tokens"));
   options = {};
   options.block_size = 0;
-  EXPECT_THAT(std::string(CpuExecutor::Load(ModelPath(), options).status().message()), testing::HasSubstr("block_size"));
+  EXPECT_THAT(std::string(CpuExecutor::Load(ModelPath(), options).status().message()),
+              testing::HasSubstr("block_size"));
   options = {};
   options.threads = 0;
-  EXPECT_THAT(std::string(CpuExecutor::Load(ModelPath(), options).status().message()), testing::HasSubstr("threads"));
+  EXPECT_THAT(std::string(CpuExecutor::Load(ModelPath(), options).status().message()),
+              testing::HasSubstr("threads"));
 }
 
 }  // namespace

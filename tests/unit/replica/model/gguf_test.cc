@@ -67,7 +67,8 @@ TEST(GgufTest, Getter_WrongTypeOrMissing_NamesFileAndKey) {
   const auto file = GgufFile::Parse(w.bytes(), "x.gguf");
   ASSERT_TRUE(file.ok());
   EXPECT_EQ(file->GetString("no").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(file->GetString("no").status().message()), HasSubstr("x.gguf: key \"no\" is missing"));
+  EXPECT_THAT(std::string(file->GetString("no").status().message()),
+              HasSubstr("x.gguf: key \"no\" is missing"));
   EXPECT_THAT(std::string(file->GetString("a.u8").status().message()), HasSubstr("is uint8, not a string"));
   EXPECT_THAT(std::string(file->GetStringArray("a.ints").status().message()), HasSubstr("array of int32"));
   EXPECT_FALSE(file->GetUint("a.i16").ok());
@@ -127,7 +128,8 @@ TEST(GgufTest, Mod02_ManyTensorsPastTheFile_AreErrors) {
   GgufWriter w;
   w.Header(300, 0);
   for (int i = 0; i < 300; ++i) {
-    w.Tensor(std::string("t").append(std::to_string(i)), TensorType::kI8, {(int64_t{1} << 56)}, static_cast<uint64_t>(i) << 56);
+    w.Tensor(std::string("t").append(std::to_string(i)), TensorType::kI8, {(int64_t{1} << 56)},
+             static_cast<uint64_t>(i) << 56);
   }
   w.Align();
   EXPECT_THAT(ErrorOf(w), HasSubstr("tensor \"t0\" data"));
@@ -191,7 +193,8 @@ TEST(GgufTest, NestedArrays_AreBounded) {
 }
 
 TEST(GgufTest, Open_MissingFile_NamesIt) {
-  EXPECT_THAT(std::string(GgufFile::Open("/nonexistent/m.gguf").status().message()), HasSubstr("/nonexistent/m.gguf"));
+  EXPECT_THAT(std::string(GgufFile::Open("/nonexistent/m.gguf").status().message()),
+              HasSubstr("/nonexistent/m.gguf"));
 }
 
 }  // namespace

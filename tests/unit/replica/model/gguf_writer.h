@@ -36,7 +36,8 @@ class GgufWriter {
   GgufWriter& Array(std::string_view key, GgufValueType element, uint64_t count) {
     return Key(key, GgufValueType::kArray).Put<uint32_t>(static_cast<uint32_t>(element)).Put<uint64_t>(count);
   }
-  GgufWriter& Tensor(std::string_view name, TensorType type, const std::vector<int64_t>& dims, uint64_t offset) {
+  GgufWriter& Tensor(std::string_view name, TensorType type, const std::vector<int64_t>& dims,
+                     uint64_t offset) {
     PutString(name).Put<uint32_t>(static_cast<uint32_t>(dims.size()));
     for (const int64_t dim : dims) Put<int64_t>(dim);
     return Put<uint32_t>(static_cast<uint32_t>(type)).Put<uint64_t>(offset);

@@ -1,5 +1,5 @@
-// What the executor tests share: the bundled model, its reference answers, and a greedy run of several sequences through one
-// executor in batches, with blocks drawn from a shuffled pool.
+// What the executor tests share: the bundled model, its reference answers, and a greedy run of several
+// sequences through one executor in batches, with blocks drawn from a shuffled pool.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,9 +35,9 @@ inline std::string ModelPath() {
   return std::ifstream(path).good() ? path : "";
 }
 
-#define KVRING_SKIP_WITHOUT_MODEL()                                                                     \
-  if (ModelPath().empty()) {                                                                            \
-    GTEST_SKIP() << "the model file is absent: set KVRING_MODEL or put it under ~/.cache/kvring";        \
+#define KVRING_SKIP_WITHOUT_MODEL()                                                               \
+  if (ModelPath().empty()) {                                                                      \
+    GTEST_SKIP() << "the model file is absent: set KVRING_MODEL or put it under ~/.cache/kvring"; \
   }
 
 inline std::vector<ReferenceAnswer> LoadReferenceAnswers() {
@@ -49,9 +49,11 @@ inline std::vector<ReferenceAnswer> LoadReferenceAnswers() {
   for (const auto& prompt : root.at("prompts").as_array()) {
     ReferenceAnswer answer;
     answer.name = prompt.at("name").as_string();
-    for (const auto& id : prompt.at("prompt_ids").as_array()) answer.prompt.push_back(id.to_number<TokenId>());
+    for (const auto& id : prompt.at("prompt_ids").as_array())
+      answer.prompt.push_back(id.to_number<TokenId>());
     for (const auto& id : prompt.at("greedy64").as_array()) answer.greedy.push_back(id.to_number<TokenId>());
-    for (const auto& margin : prompt.at("top2_margin").as_array()) answer.margins.push_back(margin.to_number<float>());
+    for (const auto& margin : prompt.at("top2_margin").as_array())
+      answer.margins.push_back(margin.to_number<float>());
     for (const auto& top : prompt.at("top5_first").as_array()) {
       answer.first_top5.emplace_back(top.at(0).to_number<TokenId>(), top.at(1).to_number<float>());
     }
@@ -86,7 +88,8 @@ class GreedyRun {
       const auto pending = static_cast<int32_t>(s.tokens.size()) - s.computed;
       const int32_t count = std::min(pending, chunks[i]);
       GrowTable(s, s.computed + count);
-      batch.steps.push_back({SequenceId{i}, std::span(s.tokens).subspan(s.computed, count), s.computed, s.table, count - 1});
+      batch.steps.push_back(
+          {SequenceId{i}, std::span(s.tokens).subspan(s.computed, count), s.computed, s.table, count - 1});
       s.computed += count;
     }
     StepOutput output;
