@@ -71,6 +71,7 @@ class Router::Impl {
   void Release(Active& active, Replica& replica, OutcomeClass outcome, Duration retry_after, Instant now);
   void Judge(Active& active, Replica& replica, OutcomeClass outcome, Duration retry_after, Instant now);
   void Learn(const Active& active, Replica& replica, const UsageReport& usage);
+  std::span<const uint32_t> EndsOfTokens(const Active& active, const Replica& replica);
   void SetIndexCapacity(const Replica& replica);
   double BytesPerToken(const Active& active) const;
 
@@ -85,6 +86,7 @@ class Router::Impl {
   absl::flat_hash_map<RequestId, Active> active_;  // look-up only
   ResidencyPath path_;
   std::vector<uint32_t> allowed_;
+  std::vector<uint32_t> ends_;
   double mean_output_tokens_ = 0;
   uint64_t requests_ = 0;
   uint64_t without_session_ = 0;
@@ -139,7 +141,6 @@ void Router::Impl::SetIndexCapacity(const Replica& replica) {
 }
 
 void Router::Impl::Tick() {
-  table_.RefreshMeanRate();
   for (const Replica* replica : table_.members()) SetIndexCapacity(*replica);
 }
 
@@ -214,7 +215,7 @@ void Router::Impl::Choose(const RequestView& view, const ReplicaTable::Pool& poo
                     .mean_output_tokens = mean_output_tokens_, .session = view.session, .now = now};
     const auto last = view.session ? sessions_.Find(*view.session) : std::nullopt;
     const Replica* last_replica = last ? table_.Find(*last) : nullptr;
-    if (last_replica && std::find(eligible.begin(), eligible.end(), last_replica->slot) != eligible.end()) {
+    if (last_replica && input.IsEligible(last_replica->slot)) {
       input.session_slot = last_replica->slot;
     }
     pick = policy_->Choose(input, random_);
@@ -248,10 +249,20 @@ void Router::Impl::OnDispatch(RequestId id, Instant now) {
   const int64_t uncached = active->decision.prompt_tokens - active->decision.predicted_cached_tokens;
   const auto output = active->max_output_tokens > 0
                           ? std::min<double>(active->max_output_tokens, mean_output_tokens_) : mean_output_tokens_;
-  active->charge.Take(*replica, uncached, uncached + static_cast<int64_t>(output), now);
+  active->charge.Take(*replica, uncached, uncached + static_cast<int64_t>(output),
+                       table_.PrefillRateOf(*replica, now), now);
   ++replica->counters.requests;
   if (active->session) sessions_.Put(*active->session, replica->id);
-  if (!replica->removed) index_.Insert({.prompt = active->prompt}, replica->slot);
+  if (!replica->removed) index_.Insert({.prompt = active->prompt, .token_ends = EndsOfTokens(*active, *replica)}, replica->slot);
+}
+
+// Where token ids are known, so are the engine's blocks.
+std::span<const uint32_t> Router::Impl::EndsOfTokens(const Active& active, const Replica& replica) {
+  ends_.clear();
+  if (active.prompt->unit != PromptUnit::kTokens || replica.block_size <= 0) return {};
+  const size_t step = static_cast<size_t>(replica.block_size) * sizeof(TokenId);
+  for (size_t at = step; at <= active.prompt->bytes.size(); at += step) ends_.push_back(static_cast<uint32_t>(at));
+  return ends_;
 }
 
 void Router::Impl::OnAdmitted(RequestId id, const AdmittedReport& report) {
@@ -261,7 +272,7 @@ void Router::Impl::OnAdmitted(RequestId id, const AdmittedReport& report) {
   active->charge.Admitted(*replica);
   active->admitted = report;
   active->admitted.block_end_bytes = {};
-  if (report.block_end_bytes.empty() || replica->removed) return;
+  if (report.block_end_bytes.empty() || replica->removed || active->prompt->unit == PromptUnit::kTokens) return;
   index_.Insert({.prompt = active->prompt, .token_ends = report.block_end_bytes}, replica->slot);
 }
 
@@ -271,7 +282,7 @@ void Router::Impl::OnFirstToken(RequestId id, Instant now) {
   if (replica == nullptr) return;
   std::optional<int64_t> prefilled;
   if (active->admitted.prompt_tokens > 0) prefilled = active->admitted.prompt_tokens - active->admitted.cached_tokens;
-  active->charge.FirstToken(*replica, prefilled, now);
+  active->charge.FirstToken(*replica, table_.prefill_model(), prefilled, now);
   DecisionRecord* record = log_.Edit(id);
   if (record != nullptr && record->ttft.count() == 0) record->ttft = now - active->started;
 }
@@ -328,7 +339,7 @@ void Router::Impl::Learn(const Active& active, Replica& replica, const UsageRepo
     tokens_.Learn(active.model, static_cast<int64_t>(active.prompt->bytes.size()), usage.prompt_tokens);
   }
   const bool more = !usage.block_end_bytes.empty() || !usage.generated_bytes.empty();
-  if (!more || replica.removed) return;
+  if (!more || replica.removed || active.prompt->unit == PromptUnit::kTokens) return;
   index_.Insert({.prompt = active.prompt, .continuation = usage.generated_bytes, .token_ends = usage.block_end_bytes},
                 replica.slot);
 }

@@ -6,17 +6,20 @@
 #include <algorithm>
 #include <optional>
 
+#include "router/fleet/prefill_model.h"
 #include "router/fleet/replica.h"
 
 namespace kvring::router {
 
 class Charge {
  public:
-  void Take(Replica& replica, int64_t prefill_tokens, int64_t kv_tokens, Instant now) {
+  void Take(Replica& replica, int64_t prefill_tokens, int64_t kv_tokens, double rate, Instant now) {
     prefill_ = std::max<int64_t>(prefill_tokens, 1);
     kv_ = std::max<int64_t>(kv_tokens, 0);
     taken_ = awaiting_ = true;
-    replica.rate.Advance(replica.load.awaiting_first_token > 0, now);
+    at_ = now;
+    replica.prefill_free_at = std::max(replica.prefill_free_at, now);
+    replica.prefill_free_at = replica.prefill_free_at + FromSeconds(static_cast<double>(prefill_) / rate);
     ++replica.load.in_flight;
     ++replica.load.awaiting_first_token;
     replica.load.pending_prefill_tokens += prefill_;
@@ -29,11 +32,13 @@ class Charge {
   }
 
   /// `prefilled`: tokens really computed, if told; the charge itself otherwise.
-  void FirstToken(Replica& replica, std::optional<int64_t> prefilled, Instant now) {
+  void FirstToken(Replica& replica, PrefillModel& model, std::optional<int64_t> prefilled, Instant now) {
     if (!awaiting_) return;
-    const int64_t done = prefilled.value_or(prefill_);
+    const auto tokens = static_cast<double>(prefilled.value_or(prefill_));
+    const double seconds = ToSeconds(now - at_);
+    if (model.known()) replica.slowness.Observe(model.FixedSeconds() + tokens / model.TokensPerSecond(), seconds);
+    model.Observe(tokens, seconds);
     StopAwaiting(replica, now);
-    replica.rate.Done(done);
   }
 
   void End(Replica& replica, Instant now) {
@@ -50,11 +55,12 @@ class Charge {
  private:
   void StopAwaiting(Replica& replica, Instant now) {
     awaiting_ = false;
-    replica.rate.Advance(true, now);
     --replica.load.awaiting_first_token;
     replica.load.pending_prefill_tokens -= prefill_;
+    if (replica.load.awaiting_first_token == 0) replica.prefill_free_at = now;
   }
 
+  Instant at_{};
   int64_t prefill_ = 0;
   int64_t kv_ = 0;
   bool taken_ = false;

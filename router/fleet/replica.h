@@ -24,32 +24,19 @@ struct OwnLoad {
   int64_t pending_kv_tokens = 0;       // uncached prompt + expected output, dispatched, not admitted yet
 };
 
-/// Learnt speed of prefill: tokens prefilled per second of busy time, both decayed over about 30 s of busy time.
-class PrefillRate {
+/// How much slower than the fleet's model of time to first token (PrefillModel) one replica is: ratio of sums, observed over
+/// expected, with fading memory and drawn towards 1 until there is evidence. A replica whose queue grows also looks slow,
+/// and is sent less. In steps of 2^(1/16), so that noise does not tell equal replicas apart and ties stay ties.
+class Slowness {
  public:
-  /// Call at each change of the number of requests awaiting their first token, before the change.
-  void Advance(bool busy, Instant now) {
-    if (busy) busy_s_ += ToSeconds(now - last_);
-    last_ = now;
-  }
-  void Done(int64_t tokens) {
-    tokens_ += static_cast<double>(tokens);
-    if (busy_s_ < kWindowSeconds) return;
-    tokens_ *= 0.5;
-    busy_s_ *= 0.5;
-  }
-  /// Tokens per second, drawn towards `expected` until there is evidence.
-  double Estimate(double expected) const {
-    return (tokens_ + expected * kPriorSeconds) / (busy_s_ + kPriorSeconds);
-  }
-  bool known() const { return busy_s_ >= kPriorSeconds; }
+  void Observe(double expected_s, double observed_s);
+  double value() const { return value_; }
 
  private:
-  static constexpr double kWindowSeconds = 30;
-  static constexpr double kPriorSeconds = 1;
-  double tokens_ = 0;
-  double busy_s_ = 0;
-  Instant last_{};
+  static constexpr double kKeep = 0.98;
+  static constexpr double kPriorRequests = 20;
+  double expected_ = 0, observed_ = 0, n_ = 0;
+  double value_ = 1;
 };
 
 struct ReplicaCounters {
@@ -69,6 +56,8 @@ struct Replica {
   // What policies score by. A stale report counts for nothing, never as zero load: own counts remain.
   int32_t Requests(Instant now) const;
   int64_t PendingTokens(Instant now) const;
+  /// What of the pending tokens is likely not prefilled yet, though no first token told so; in seconds.
+  double BacklogSeconds(Instant now, double rate) const;
   int32_t Decoding(Instant now) const;
 
   ReplicaId id;
@@ -87,14 +76,14 @@ struct Replica {
 
   Health health;
   OwnLoad load;
-  PrefillRate rate;
+  Slowness slowness;
+  Instant prefill_free_at{};  // when what was dispatched should be prefilled, at the learnt speed, one after another
   bool reported = false;
   Instant reported_at{};
   LoadReport report;
   double decode_step_s = 0;   // EWMA; 0: unknown
   double release_rate = 0;    // EWMA of KV tokens freed per second; 0: unknown
   int64_t released_tokens = 0;  // since the last tick
-  double assigned = 0;        // decayed count of requests sent here (see ReplicaTable::CountAssignment)
   ReplicaCounters counters;
 };
 

@@ -108,8 +108,7 @@ void ReplicaTable::Rebuild(const std::string& model, CachedPool& cached, Instant
   }
   pool.eligible = !ready.empty() ? ready : !cooling.empty() ? cooling : starting;
   pool.panic = 2 * pool.ejected.size() > candidates;
-  if (!pool.panic) return;
-  pool.eligible.insert(pool.eligible.end(), pool.ejected.begin(), pool.ejected.end());
+  if (pool.panic) pool.eligible.insert(pool.eligible.end(), pool.ejected.begin(), pool.ejected.end());
   std::sort(pool.eligible.begin(), pool.eligible.end());
 }
 
@@ -120,20 +119,9 @@ Replica* ReplicaTable::WantsTrial(const Pool& pool, Instant now) {
   return nullptr;
 }
 
-void ReplicaTable::RefreshMeanRate() {
-  double sum = 0;
-  int count = 0;
-  for (const Replica* member : members_) {
-    if (!member->rate.known()) continue;
-    sum += member->rate.Estimate(mean_rate_);
-    ++count;
-  }
-  if (count > 0) mean_rate_ = std::max(sum / count, 1.0);
-}
-
 double ReplicaTable::PrefillRateOf(const Replica& replica, Instant now) const {
   const double told = replica.load_fresh(now) ? replica.report.prefill_tokens_per_second : 0;
-  return told > 0 ? told : std::max(replica.rate.Estimate(mean_rate_), 1.0);
+  return told > 0 ? told : prefill_model_.TokensPerSecond() / replica.slowness.value();
 }
 
 }  // namespace kvring::router

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "router/fleet/prefill_model.h"
 #include "router/fleet/replica.h"
 
 namespace kvring::router {
@@ -42,7 +43,7 @@ class ReplicaTable {
   const std::string& Resolve(std::string_view model);
 
   struct Pool {
-    std::vector<uint32_t> eligible;  // slots, in order of being added
+    std::vector<uint32_t> eligible;  // slots, ascending
     std::vector<uint32_t> members;   // all that serve the model, whatever their state
     std::vector<uint32_t> ejected;   // those that could serve but for their ejection
     bool panic = false;
@@ -56,10 +57,8 @@ class ReplicaTable {
   /// Moves on with each change of the set of members or their weights (what rings depend on).
   uint64_t membership_version() const { return membership_version_; }
 
-  /// Mean learnt prefill rate of the members that know theirs; a guess when none does.
-  double MeanPrefillRate() const { return mean_rate_; }
-  void RefreshMeanRate();
-  /// Effective prefill tokens per second of one: reported if fresh, else learnt, else the fleet's mean.
+  PrefillModel& prefill_model() { return prefill_model_; }
+  /// Effective prefill tokens per second of one: reported if fresh, else the fleet's over its slowness.
   double PrefillRateOf(const Replica& replica, Instant now) const;
 
  private:
@@ -75,7 +74,7 @@ class ReplicaTable {
   uint32_t last_id_ = 0;
   uint64_t state_version_ = 1;
   uint64_t membership_version_ = 1;
-  double mean_rate_ = 10'000;
+  PrefillModel prefill_model_;
   std::vector<std::unique_ptr<Replica>> slots_;
   std::vector<Replica*> members_;
   absl::flat_hash_map<ReplicaId, uint32_t> slot_of_;  // look-up only

@@ -56,6 +56,14 @@ void ResidencyIndex::Locate(const PromptKey& prompt, ResidencyPath& path) const 
   }
 }
 
+bool ResidencyIndex::Continues(const ResidencyPath& path, const PromptKey& prompt) const {
+  if (path.blocks == 0) return false;
+  const ResidencyPath::Step deepest = path.steps.front();
+  const Node& node = nodes_[deepest.node];
+  if (deepest.blocks < node.hashes.size()) return path.blocks == prompt.chain.size();
+  return node.first_child == kNone;
+}
+
 uint32_t ResidencyIndex::DepthOf(const ResidencyPath& path, uint32_t replica) const {
   for (const ResidencyPath::Step step : path.steps) {
     const Node& node = nodes_[step.node];

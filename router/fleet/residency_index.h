@@ -66,6 +66,8 @@ class ResidencyIndex {
   void Drop(uint32_t replica);
 
   void Locate(const PromptKey& prompt, ResidencyPath& path) const;
+  /// True if the prompt goes on where a known prompt ended (a next turn, a repeat); false if it is new or branches off.
+  bool Continues(const ResidencyPath& path, const PromptKey& prompt) const;
   /// Whole index blocks of the path that the replica holds.
   uint32_t DepthOf(const ResidencyPath& path, uint32_t replica) const;
   struct Depth {

@@ -7,10 +7,35 @@ namespace {
 
 constexpr size_t kScoreAllUpTo = 16;
 constexpr size_t kHoldersSeen = 64;
+constexpr size_t kHomes = 2;
+constexpr size_t kHomesSeen = 16;
 constexpr double kDecodeWeight = 0.5;
 constexpr double kOutputWeight = 0.2;
+constexpr double kPromiseWindow = 128;      // requests per replica that a promise is kept for
+constexpr double kBranchShareMemory = 0.01;
+constexpr double kSlowestReleaseSeconds = 60;  // to free a whole cache, where nothing is known
 
-double BranchShare(size_t replicas) { return 1.0 / static_cast<double>(replicas); }
+double Queue(const PickInput& input, const Replica& replica) {
+  const double decoding = replica.Decoding(input.now);
+  return std::max(replica.Requests(input.now) - decoding, 0.0) + kDecodeWeight * decoding;
+}
+
+// Share of u that needs room which is not free.
+double EvictingShare(const PickInput& input, const Replica& replica, double u) {
+  if (replica.kv_tokens <= 0 || u <= 0) return 0;
+  const double held = static_cast<double>(input.index.held_bytes(replica.slot)) / input.bytes_per_token;
+  const double room = std::max(static_cast<double>(replica.kv_tokens) - held, 0.0);
+  return 1 - std::min(room / u, 1.0);
+}
+
+// Seconds until the running requests have freed what the queue and this request need; only a fresh report knows.
+double MemoryWait(const PickInput& input, const Replica& replica, double u) {
+  if (replica.kv_tokens <= 0 || !replica.load_fresh(input.now)) return 0;
+  const auto room = static_cast<double>(replica.kv_tokens - replica.report.kv_used_tokens);
+  const double need = u + input.mean_output_tokens + static_cast<double>(replica.load.pending_kv_tokens);
+  const double least_rate = static_cast<double>(replica.kv_tokens) / kSlowestReleaseSeconds;
+  return std::max(need - room, 0.0) / std::max(replica.release_rate, least_rate);
+}
 
 }  // namespace
 
@@ -18,82 +43,148 @@ void CacheAware::Add(uint32_t slot) {
   if (std::find(slots_.begin(), slots_.end(), slot) == slots_.end()) slots_.push_back(slot);
 }
 
+// The key's first members clockwise with room for what they are promised.
+void CacheAware::AddHomes(const PickInput& input) {
+  ring_.Sync(input.fleet);
+  homes_.clear();
+  const double share = 1.0 / static_cast<double>(input.eligible.size());
+  ring_.Walk(sketch_.BranchKey(input.prompt, share), input.eligible, kHomesSeen, [&](uint32_t slot) {
+    if (PromiseOf(input, slot) <= bound_) homes_.push_back(slot);
+    return homes_.size() == kHomes;
+  });
+  for (const uint32_t home : homes_) Add(home);
+}
+
 // Of the two deepest levels, the two holders with the least pending prefill each.
 void CacheAware::AddHolders(const PickInput& input, Random& random) {
   input.index.Holders(input.path, kHoldersSeen, holders_);
-  std::erase_if(holders_, [&](const ResidencyIndex::Depth& holder) {
-    return !std::binary_search(input.eligible.begin(), input.eligible.end(), holder.replica);
-  });
+  std::erase_if(holders_, [&](const ResidencyIndex::Depth& holder) { return !input.IsEligible(holder.replica); });
   std::stable_sort(holders_.begin(), holders_.end(), [](const auto& a, const auto& b) { return a.blocks > b.blocks; });
+  const auto lighter = [&](const auto& a, const auto& b) {
+    return input.fleet.at(a.replica)->PendingTokens(input.now) < input.fleet.at(b.replica)->PendingTokens(input.now);
+  };
   auto from = holders_.begin();
   for (int level = 0; level < 2 && from != holders_.end(); ++level) {
     const auto to = std::find_if(from, holders_.end(), [&](const auto& h) { return h.blocks != from->blocks; });
     std::rotate(from, from + static_cast<std::ptrdiff_t>(random.Below(static_cast<uint64_t>(to - from))), to);
-    const auto least = [&](const auto& a, const auto& b) {
-      return input.fleet.at(a.replica)->PendingTokens(input.now) < input.fleet.at(b.replica)->PendingTokens(input.now);
-    };
     const auto taken = from + std::min<std::ptrdiff_t>(2, to - from);
-    std::partial_sort(from, taken, to, least);
+    std::partial_sort(from, taken, to, lighter);
     for (auto it = from; it != taken; ++it) Add(it->replica);
     from = to;
   }
 }
 
-void CacheAware::Gather(const PickInput& input, uint64_t branch_key, Random& random) {
+// Homes come first, so that a tie goes to the ring and not to a place in the list.
+void CacheAware::Gather(const PickInput& input, Random& random) {
   slots_.clear();
-  homes_.clear();
-  ring_.Sync(input.fleet);
-  ring_.Walk(branch_key, input.eligible, 2, [&](uint32_t slot) {
-    homes_.push_back(slot);
-    return false;
-  });
+  AddHomes(input);
   if (input.eligible.size() <= kScoreAllUpTo) {
-    for (const uint32_t home : homes_) Add(home);
-    for (const uint32_t slot : input.eligible) Add(slot);
-    return;
+    const size_t turn = random.Below(input.eligible.size());
+    for (size_t i = 0; i < input.eligible.size(); ++i) Add(input.eligible[(turn + i) % input.eligible.size()]);
+  } else {
+    if (input.session_slot) Add(*input.session_slot);
+    AddHolders(input, random);
+    for (int i = 0; i < 2; ++i) Add(input.eligible[random.Below(input.eligible.size())]);
   }
-  if (input.session_slot) Add(*input.session_slot);
-  AddHolders(input, random);
-  for (const uint32_t home : homes_) Add(home);
-  for (int i = 0; i < 2; ++i) Add(input.eligible[random.Below(input.eligible.size())]);
+  mean_queue_ = 0;
+  for (const uint32_t slot : slots_) mean_queue_ += Queue(input, *input.fleet.at(slot));
+  mean_queue_ /= static_cast<double>(slots_.size());
 }
 
 Candidate CacheAware::Score(const PickInput& input, uint32_t slot) const {
   const Replica& replica = *input.fleet.at(slot);
   const double rate = input.fleet.PrefillRateOf(replica, input.now);
   Candidate c{.replica = replica.id, .matched_tokens = input.MatchedTokens(slot)};
-  const double u = static_cast<double>(input.prompt_tokens - c.matched_tokens);
-  const double decoding = replica.Decoding(input.now);
-  const double q = std::max(replica.Requests(input.now) - decoding, 0.0) + kDecodeWeight * decoding;
-  c.own_s = (static_cast<double>(replica.PendingTokens(input.now)) + u) / rate;
-  c.ext_s = u / rate * q;
-  c.dec_s = kOutputWeight * replica.decode_step_s * decoding * input.mean_output_tokens;
-  c.cost_s = c.own_s + c.ext_s + c.dec_s;
+  const auto u = static_cast<double>(input.prompt_tokens - c.matched_tokens);
+  const double q = (Queue(input, replica) + mean_queue_) / 2;
+  const double e = EvictingShare(input, replica, u);
+  c.own_s = replica.BacklogSeconds(input.now, rate) + u / rate;
+  c.ext_s = u / rate * (q * (1 + e) + e);
+  c.mem_s = MemoryWait(input, replica, u);
+  c.dec_s = kOutputWeight * replica.decode_step_s * replica.Decoding(input.now) * input.mean_output_tokens;
+  c.cost_s = c.own_s + c.ext_s + c.mem_s + c.dec_s;
   return c;
 }
 
-Reason CacheAware::Explain(const PickInput& input, const Candidate& chosen, uint32_t slot) const {
-  int64_t deepest = 0;
-  for (const uint32_t other : slots_) deepest = std::max(deepest, input.MatchedTokens(other));
-  if (chosen.matched_tokens > 0 && chosen.matched_tokens == deepest) {
-    return input.session_slot == slot ? Reason::kSession : Reason::kPrefix;
+// A branch goes to the cheapest of those below the bound (if there are none among the candidates, to the least promised),
+// unless that costs more than a prefill of the whole prompt: then what keeps it away is congestion, not a missing copy.
+size_t CacheAware::Cheapest(const PickInput& input, const std::vector<Candidate>& candidates, bool branch) const {
+  size_t any = 0, bounded = candidates.size(), least_promised = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].cost_s < candidates[any].cost_s) any = i;
+    const double promise = PromiseOf(input, slots_[i]);
+    if (promise < PromiseOf(input, slots_[least_promised])) least_promised = i;
+    if (promise > bound_) continue;
+    if (bounded == candidates.size() || candidates[i].cost_s < candidates[bounded].cost_s) bounded = i;
   }
-  if (deepest > chosen.matched_tokens) return Reason::kSpill;
-  if (std::find(homes_.begin(), homes_.end(), slot) != homes_.end()) return Reason::kRing;
+  if (!branch) return any;
+  if (bounded == candidates.size()) bounded = least_promised;
+  const double rate = input.fleet.PrefillRateOf(*input.fleet.at(slots_[any]), input.now);
+  const double whole_prompt_s = static_cast<double>(input.prompt_tokens) / rate * (1 + mean_queue_);
+  return candidates[bounded].cost_s - candidates[any].cost_s <= whole_prompt_s ? bounded : any;
+}
+
+Reason CacheAware::Explain(const PickInput& input, const std::vector<Candidate>& candidates, size_t chosen) const {
+  int64_t deepest = 0;
+  for (const Candidate& c : candidates) deepest = std::max(deepest, c.matched_tokens);
+  const int64_t matched = candidates[chosen].matched_tokens;
+  if (matched < deepest) return Reason::kSpill;
+  if (matched > 0) return input.session_slot == slots_[chosen] ? Reason::kSession : Reason::kPrefix;
+  if (std::find(homes_.begin(), homes_.end(), slots_[chosen]) != homes_.end()) return Reason::kRing;
   return Reason::kLeastLoad;
+}
+
+// ---- promised load ----
+
+double CacheAware::PromiseOf(const PickInput& input, uint32_t slot) const {
+  const Replica& replica = *input.fleet.at(slot);
+  if (promised_[slot].id != replica.id) return 0;
+  return promised_[slot].load * replica.slowness.value() / replica.weight;
+}
+
+// The mean is taken over those that serve now, a few times per round of the fleet, so it costs a decision O(16).
+void CacheAware::RefreshBound(const PickInput& input) {
+  promised_.resize(std::max<size_t>(promised_.size(), input.fleet.slot_count()));
+  if (bound_uses_left_ > 0 && bound_members_ == input.eligible.size()) {
+    --bound_uses_left_;
+    return;
+  }
+  double sum = 0, weights = 0;
+  for (const uint32_t slot : input.eligible) {
+    sum += PromiseOf(input, slot) * input.fleet.at(slot)->weight;
+    weights += input.fleet.at(slot)->weight;
+  }
+  bound_members_ = input.eligible.size();
+  bound_uses_left_ = bound_members_ / kScoreAllUpTo;
+  bound_ = sum / weights + BranchLoad() / 2;
+}
+
+void CacheAware::Promise(const PickInput& input, uint32_t slot, bool branch) {
+  const ReplicaId id = input.fleet.at(slot)->id;
+  if (promised_[slot].id != id) promised_[slot] = {id, 0};
+  unit_ *= 1 + 1 / (kPromiseWindow * static_cast<double>(input.eligible.size()));
+  branch_share_ += kBranchShareMemory * ((branch ? 1.0 : 0.0) - branch_share_);
+  branch_share_ = std::max(branch_share_, kBranchShareMemory);
+  promised_[slot].load += branch ? BranchLoad() : unit_;
+  constexpr double kLargestUnit = 1e100;
+  if (unit_ < kLargestUnit) return;
+  for (Promised& p : promised_) p.load /= kLargestUnit;
+  bound_ /= kLargestUnit;
+  unit_ = 1;
 }
 
 Pick CacheAware::Choose(const PickInput& input, Random& random) {
   sketch_.Count(input.prompt);
-  Gather(input, sketch_.BranchKey(input.prompt, BranchShare(input.eligible.size())), random);
+  RefreshBound(input);
+  Gather(input, random);
+  const bool branch = !input.index.Continues(input.path, input.prompt);
   Pick pick;
-  size_t best = 0;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    pick.candidates.push_back(Score(input, slots_[i]));
-    if (pick.candidates[i].cost_s < pick.candidates[best].cost_s) best = i;
-  }
+  pick.candidates.reserve(slots_.size());
+  for (const uint32_t slot : slots_) pick.candidates.push_back(Score(input, slot));
+  const size_t best = Cheapest(input, pick.candidates, branch);
   pick.slot = slots_[best];
-  pick.reason = Explain(input, pick.candidates[best], pick.slot);
+  pick.reason = Explain(input, pick.candidates, best);
+  Promise(input, pick.slot, branch);
   std::swap(pick.candidates[0], pick.candidates[best]);
   return pick;
 }

@@ -1,5 +1,7 @@
 #include "router/policy/policy.h"
 
+#include <algorithm>
+
 #include "router/policy/cache_aware.h"
 #include "router/policy/least_load.h"
 #include "router/policy/ring_policies.h"
@@ -36,6 +38,8 @@ int64_t PickInput::MatchedTokens(uint32_t slot) const {
   const double bytes = static_cast<double>(blocks) * kIndexBlockBytes;
   return std::min(static_cast<int64_t>(bytes / bytes_per_token), prompt_tokens - 1);
 }
+
+bool PickInput::IsEligible(uint32_t slot) const { return std::binary_search(eligible.begin(), eligible.end(), slot); }
 
 std::vector<std::string> PolicyNames() {
   return {"cache-aware",   "round-robin",  "random",     "least-requests", "least-prefill-tokens",

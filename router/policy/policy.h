@@ -22,7 +22,7 @@ struct PickInput {
   const ReplicaTable& fleet;
   ResidencyIndex& index;
   const ResidencyPath& path;            // of this prompt
-  std::span<const uint32_t> eligible;   // slots, not empty, in order of being added
+  std::span<const uint32_t> eligible;   // slots, not empty, ascending
   const PromptKey& prompt;
   double bytes_per_token = 4;
   int64_t prompt_tokens = 0;            // at least 1
@@ -31,7 +31,9 @@ struct PickInput {
   std::optional<uint32_t> session_slot; // who served the session last, if eligible
   Instant now;
 
+  /// Whole index blocks only, and never the last token.
   int64_t MatchedTokens(uint32_t slot) const;
+  bool IsEligible(uint32_t slot) const;
 };
 
 struct Pick {
