@@ -66,6 +66,7 @@ void Health::OnFailure(Instant now) {
 }
 
 void Health::OnTrialSuccess() {
+  OnContact();
   if (!ejected_ || !trial_running_) return;  // a new epoch closed it meanwhile
   trial_running_ = false;
   if (++trial_successes_ < rules_.healthy_after) return;
