@@ -53,6 +53,7 @@ class ExchangeClient::Core {
 
   absl::StatusOr<uint64_t> Start(v1::GenerateRequest request, uint32_t timeout_ms, std::shared_ptr<ExchangeSink> sink);
   void Cancel(uint64_t id);
+  void BreakWaiting(std::string_view what);
   bool connected() const {
     absl::MutexLock lock(&mutex_);
     return open_;
@@ -66,7 +67,7 @@ class ExchangeClient::Core {
   class Stream;
   struct Call {
     std::shared_ptr<ExchangeSink> sink;
-    bool any_event = false;
+    bool any_delta = false;
   };
   struct Probe {
     grpc::ClientContext context;
@@ -79,6 +80,7 @@ class ExchangeClient::Core {
   void OnWritten(bool ok);
   void OnStreamDone(Stream* stream, const grpc::Status& status);
 
+  void SendCancel(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Accept(const v1::ReplicaInfo& info);
   void Deliver(v1::ExchangeResponse::Event& event);
   void Dial() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -238,7 +240,7 @@ void ExchangeClient::Core::Deliver(v1::ExchangeResponse::Event& event) {
     absl::MutexLock lock(&mutex_);
     const auto it = calls_.find(event.id());
     if (it == calls_.end()) return;  // cancelled
-    it->second.any_event = true;
+    it->second.any_delta |= event.response().has_delta();
     sink = it->second.sink;
     if (IsLast(event.response())) calls_.erase(it);
   }
@@ -257,7 +259,7 @@ void ExchangeClient::Core::OnStreamDone(Stream* stream, const grpc::Status& stat
     writing_ = open_ = false;
     ++timer_generation_;
   }
-  for (auto& [id, call] : broken) call.sink->OnBroken(why, call.any_event);
+  for (auto& [id, call] : broken) call.sink->OnBroken(why, call.any_delta);
   listener_.OnDown(why);
   absl::MutexLock lock(&mutex_);
   if (!stopping_) {
@@ -335,7 +337,27 @@ absl::StatusOr<uint64_t> ExchangeClient::Core::Start(v1::GenerateRequest request
 
 void ExchangeClient::Core::Cancel(uint64_t id) {
   absl::MutexLock lock(&mutex_);
-  if (calls_.erase(id) == 0) return;
+  if (calls_.erase(id) > 0) SendCancel(id);
+}
+
+void ExchangeClient::Core::BreakWaiting(std::string_view what) {
+  std::vector<std::shared_ptr<ExchangeSink>> broken;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (auto it = calls_.begin(); it != calls_.end();) {
+      if (it->second.any_delta) {
+        ++it;
+        continue;
+      }
+      broken.push_back(std::move(it->second.sink));
+      SendCancel(it->first);
+      it = calls_.erase(it);
+    }
+  }
+  for (const auto& sink : broken) sink->OnBroken(what, false);
+}
+
+void ExchangeClient::Core::SendCancel(uint64_t id) {
   const auto unsent = std::find_if(outgoing_.begin(), outgoing_.end(),
                                    [id](const v1::ExchangeRequest& message) { return message.start().id() == id; });
   if (unsent != outgoing_.end()) {
@@ -369,6 +391,7 @@ absl::StatusOr<uint64_t> ExchangeClient::Start(v1::GenerateRequest request, uint
   return core_->Start(std::move(request), timeout_ms, std::move(sink));
 }
 void ExchangeClient::Cancel(uint64_t id) { core_->Cancel(id); }
+void ExchangeClient::BreakWaiting(std::string_view what) { core_->BreakWaiting(what); }
 bool ExchangeClient::connected() const { return core_->connected(); }
 size_t ExchangeClient::in_flight() const { return core_->in_flight(); }
 

@@ -39,8 +39,8 @@ class ExchangeSink {
   virtual ~ExchangeSink() = default;
   /// Ends with an event that holds `usage` or `error`.
   virtual void OnEvent(v1::GenerateResponse event) = 0;
-  /// The connection broke before the last event. `any_event`: whether one had come.
-  virtual void OnBroken(std::string_view what, bool any_event) = 0;
+  /// The connection broke before the last event, or the request was given up by BreakWaiting. `any_delta`: a delta had come.
+  virtual void OnBroken(std::string_view what, bool any_delta) = 0;
 };
 
 struct ExchangeOptions {
@@ -67,6 +67,8 @@ class ExchangeClient {
   absl::StatusOr<uint64_t> Start(v1::GenerateRequest request, uint32_t timeout_ms, std::shared_ptr<ExchangeSink> sink);
   /// The replica frees the request's blocks. Unknown and ended ids are nothing.
   void Cancel(uint64_t id);
+  /// Gives up the requests that had no delta yet (OnBroken): the replica is frozen, and they can still go elsewhere.
+  void BreakWaiting(std::string_view what);
 
   bool connected() const;
   size_t in_flight() const;

@@ -1,0 +1,43 @@
+// GrpcAnswer: one attempt's events from a replica behind gRPC as an HTTP answer, told to an AnswerSink. Not thread-safe.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/openai/response_writer.h"
+#include "kvring/v1/inference.pb.h"
+#include "router/gateway/upstream.h"
+
+namespace kvring::router {
+
+class GrpcAnswer {
+ public:
+  /// `body` is read where the head does not tell what the answer's shape depends on (usage chunk, log probabilities).
+  GrpcAnswer(GenerationRoute route, const openai::RequestHead& head, std::string_view body, const std::string& replica_model);
+
+  /// Tells the sink. True: that was the last event. `ended` may be set by the sink's calls (Cancel): nothing is told after.
+  bool Take(const v1::GenerateResponse& event, AnswerSink& sink, const bool& ended);
+
+ private:
+  void TakeDelta(const v1::Delta& delta, AnswerSink& sink, const bool& ended);
+  void TakeUsage(const v1::Usage& usage, AnswerSink& sink, const bool& ended);
+  void TakeError(const v1::Error& error, AnswerSink& sink, const bool& ended);
+  void StartStream(AnswerSink& sink);
+  void Whole(int status, bool retry_later, std::string_view body, AnswerSink& sink, const bool& ended);
+
+  std::optional<openai::StreamWriter> stream_;
+  std::optional<openai::AnswerWriter> whole_;
+  bool head_told_ = false;
+  std::string generated_;  // of choice 0, continuing the canonical prompt
+  std::string buffer_;
+};
+
+/// What the core is told of an engine's own reports.
+AdmittedReport ReportOf(const v1::Admitted& admitted);
+UsageReport ReportOf(const v1::Usage& usage, std::string_view generated);
+openai::ApiError ErrorOf(const v1::Error& error);
+/// Canonical bytes between a prompt and its answer's text.
+std::string AnswerPrefix(bool chat);
+
+}  // namespace kvring::router
