@@ -27,20 +27,30 @@ std::string_view BytesFrom(const PromptKey& prompt, size_t from, std::string& bu
 
 }  // namespace
 
-// Prefix closure makes "is block k known" monotone in k.
-void ResidencyIndex::Locate(const PromptKey& prompt, ResidencyPath& path) const {
-  path.steps.clear();
-  path.blocks = 0;
+// Prefix closure makes "is block k known" monotone in k. The search trusts the table's tags; its end is verified, and in the
+// rare case that a tag misled it, it is done again with full hashes.
+template <class Find>
+size_t ResidencyIndex::DeepestKnown(const PromptKey& prompt, Find&& find, uint64_t& deepest) const {
   size_t known = 0, unknown = prompt.chain.size() + 1;
-  uint64_t deepest = 0;
   while (unknown - known > 1) {
     const size_t middle = known + (unknown - known) / 2;
-    if (const uint64_t* slot = FindSlot(prompt.chain[middle - 1].value)) {
+    if (const uint64_t* slot = find(prompt.chain[middle - 1].value)) {
       known = middle;
       deepest = *slot;
     } else {
       unknown = middle;
     }
+  }
+  return known;
+}
+
+void ResidencyIndex::Locate(const PromptKey& prompt, ResidencyPath& path) const {
+  path.steps.clear();
+  path.blocks = 0;
+  uint64_t deepest = 0;
+  size_t known = DeepestKnown(prompt, [this](uint64_t hash) { return FindLikely(hash); }, deepest);
+  if (known > 0 && HashIn(deepest) != prompt.chain[known - 1].value) {
+    known = DeepestKnown(prompt, [this](uint64_t hash) { return FindSlot(hash); }, deepest);
   }
   uint32_t node = kNone;
   if (known > 0) {

@@ -135,9 +135,14 @@ class ResidencyIndex {
 
   // Table of block hashes: slot = node << 32 | 24 bits of the hash << 8 | position in the node; 0 is empty (node 0 is unused).
   uint64_t* FindSlot(uint64_t hash) const;
+  /// By the 24 bits in the slot alone: no node is read, and one in some 2^23 unknown hashes is taken for known.
+  const uint64_t* FindLikely(uint64_t hash) const;
   void AddSlot(uint64_t hash, uint32_t node, uint32_t position);
   void RemoveSlot(uint64_t hash);
   uint64_t HashIn(uint64_t slot) const;
+
+  template <class Find>
+  size_t DeepestKnown(const PromptKey& prompt, Find&& find, uint64_t& deepest) const;
 
   // Tree (residency_tree.cc).
   uint32_t NewNode(uint32_t parent, uint32_t start);

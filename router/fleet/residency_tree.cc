@@ -49,6 +49,13 @@ uint64_t* ResidencyIndex::FindSlot(uint64_t hash) const {
   return nullptr;
 }
 
+const uint64_t* ResidencyIndex::FindLikely(uint64_t hash) const {
+  for (uint64_t at = hash & slot_mask_; table_[at] != 0; at = (at + 1) & slot_mask_) {
+    if (SameTag(table_[at], hash)) return &table_[at];
+  }
+  return nullptr;
+}
+
 void ResidencyIndex::AddSlot(uint64_t hash, uint32_t node, uint32_t position) {
   uint64_t at = hash & slot_mask_;
   while (table_[at] != 0) at = (at + 1) & slot_mask_;

@@ -40,21 +40,17 @@ void Ring::AddPoints(const Replica& replica) {
   std::inplace_merge(points_.begin(), points_.begin() + middle, points_.end());
 }
 
-void Ring::BeginWalk(std::span<const uint32_t> eligible) {
-  ++walk_;
-  for (const uint32_t slot : eligible) members_[slot].stamp = walk_;
-}
-
 void Ring::Walk(uint64_t key, std::span<const uint32_t> eligible, size_t limit,
                 const std::function<bool(uint32_t)>& enough) {
-  BeginWalk(eligible);
+  ++walk_;
   const auto start = std::lower_bound(points_.begin(), points_.end(), Point{MixBits(key), 0});
   auto at = static_cast<size_t>(start - points_.begin());
   size_t found = 0;
   for (size_t step = 0; step < points_.size() && found < std::min(limit, eligible.size()); ++step, ++at) {
     const uint32_t slot = points_[at % points_.size()].slot;
-    if (members_[slot].stamp != walk_ || members_[slot].taken == walk_) continue;
+    if (members_[slot].taken == walk_) continue;
     members_[slot].taken = walk_;
+    if (!std::binary_search(eligible.begin(), eligible.end(), slot)) continue;
     ++found;
     if (enough(slot)) return;
   }

@@ -26,7 +26,7 @@ class Ring {
   /// Takes over changes of membership and weights; cheap when there are none.
   void Sync(const ReplicaTable& fleet);
 
-  /// Distinct eligible members clockwise of the key, at most `limit`; ends early when `enough(slot)` is true.
+  /// Distinct eligible members clockwise of the key, at most `limit`; `eligible` ascends; ends early when `enough(slot)` is true.
   void Walk(uint64_t key, std::span<const uint32_t> eligible, size_t limit, const std::function<bool(uint32_t)>& enough);
 
   struct BoundedPick {
@@ -48,12 +48,10 @@ class Ring {
   struct Member {
     ReplicaId id;
     double weight = 0;
-    uint32_t stamp = 0;  // eligible in this walk if equal to walk_
     uint32_t taken = 0;  // visited in this walk if equal to walk_
   };
   void RemovePoints(uint32_t slot);
   void AddPoints(const Replica& replica);
-  void BeginWalk(std::span<const uint32_t> eligible);
 
   uint64_t version_ = 0;
   uint32_t walk_ = 0;
