@@ -15,6 +15,32 @@ void Grow(AlignedBuffer& buffer, int64_t bytes) {
 }
 
 #if KVRING_X86
+KVRING_TARGET_AVX2 void QuantizeRowAvx2(const float* x, int64_t n, QuantRow out) {
+  const __m256 positive = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  for (int64_t b = 0; b < n / kQuantBlock; ++b) {
+    const float* block = x + b * kQuantBlock;
+    __m256 peaks = _mm256_setzero_ps();
+    for (int k = 0; k < kQuantBlock; k += 8) {
+      peaks = _mm256_max_ps(peaks, _mm256_and_ps(_mm256_loadu_ps(block + k), positive));
+    }
+    alignas(32) float lanes[8];
+    _mm256_store_ps(lanes, peaks);
+    const float peak = *std::max_element(lanes, lanes + 8);
+    const __m256 inverse = _mm256_set1_ps(peak > 0 ? 127.0F / peak : 0.0F);
+    int32_t sum = 0;
+    for (int k = 0; k < kQuantBlock; k += 8) {
+      alignas(32) int32_t q[8];
+      const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(block + k), inverse);
+      _mm256_store_si256(reinterpret_cast<__m256i*>(q), _mm256_cvtps_epi32(scaled));
+      for (int i = 0; i < 8; ++i) out.q[b * kQuantBlock + k + i] = static_cast<int8_t>(q[i]);
+      for (int i = 0; i < 8; ++i) sum += q[i];
+    }
+    out.scale[b] = peak / 127.0F;
+    out.sum[b] = sum;
+    out.offset[b] = out.scale[b] * static_cast<float>(sum);
+  }
+}
+
 KVRING_TARGET_AVX512 void QuantizeRowAvx512(const float* x, int64_t n, QuantRow out) {
   for (int64_t b = 0; b < n / kQuantBlock; ++b) {
     const __m512 low = _mm512_loadu_ps(x + b * 32);
@@ -56,6 +82,7 @@ void QuantizeRowPlain(const float* x, int64_t n, QuantRow out) {
 void QuantizeRow(Isa isa, const float* x, int64_t n, QuantRow out) {
 #if KVRING_X86
   if (isa == Isa::kAvx512) return QuantizeRowAvx512(x, n, out);
+  if (isa == Isa::kAvx2) return QuantizeRowAvx2(x, n, out);
 #endif
   (void)isa;
   QuantizeRowPlain(x, n, out);

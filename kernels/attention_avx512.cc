@@ -17,6 +17,8 @@ namespace kvring::kernels {
 namespace {
 
 constexpr int kTileQueries = 6;
+// Tiles this small are bound by memory: what they read next is asked for early.
+constexpr int kDecodeQueries = 3;
 constexpr int kMaxHeadDim = 256;
 constexpr int kSpanKeys = kSpanGroups * kSlotGroup;
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
@@ -66,12 +68,24 @@ template <KvType kType, int Q, int B>
 KVRING_TARGET_AVX512 inline void ScoreGroups(Tile& tile, int first_group) {
   __m512 score[Q][B] = {};
   const std::byte* keys[B];
-  for (int b = 0; b < B; ++b) keys[b] = tile.groups[first_group + b].data.keys;
+  const std::byte* values[B];
+  const std::byte* next_keys[B];
+  for (int b = 0; b < B; ++b) {
+    keys[b] = tile.groups[first_group + b].data.keys;
+    values[b] = tile.groups[first_group + b].data.values;
+    next_keys[b] = tile.groups[std::min(first_group + B + b, tile.group_count - 1)].data.keys;
+  }
   const int steps = tile.head_dim / kPerStep<kType>;
   for (int d = 0; d < steps; ++d) {
     __m512 k[B];
 #pragma GCC unroll 4
-    for (int b = 0; b < B; ++b) k[b] = _mm512_loadu_ps(keys[b] + d * 64);
+    for (int b = 0; b < B; ++b) {
+      k[b] = _mm512_loadu_ps(keys[b] + d * 64);
+      if constexpr (Q <= kDecodeQueries) {
+        __builtin_prefetch(next_keys[b] + d * 64);
+        __builtin_prefetch(values[b] + d * 64);
+      }
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < Q; ++r) {
       const __m512 q = _mm512_set1_ps(tile.q[r][d]);
@@ -227,6 +241,11 @@ KVRING_TARGET_AVX512 void MergeState(const State& span, int head_dim, float& pea
   peak = joint;
 }
 
+void PrefetchKeys(const KvGroup& group, const KvShape& kv) {
+  const int64_t bytes = kv.element_bytes() * kSlotGroup * kv.head_dim;
+  for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(group.keys + line);
+}
+
 // Which groups of the span its queries see; groups before the window may belong to freed blocks and are never
 // touched.
 void CollectGroups(const AttentionContext& context, const AttentionUnit& unit, int32_t span, Tile& tile) {
@@ -243,6 +262,7 @@ void CollectGroups(const AttentionContext& context, const AttentionUnit& unit, i
     const KvGroup data = context.pool->group(
         context.layer, unit.kv_head, unit.rows->table[static_cast<size_t>(g / per_block)], g % per_block);
     tile.groups[tile.group_count++] = {data, begin, std::min(in_block, last - begin + 1)};
+    if (tile.queries <= kDecodeQueries && tile.group_count <= 4) PrefetchKeys(data, kv);
   }
 }
 

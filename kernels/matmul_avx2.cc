@@ -42,31 +42,40 @@ KVRING_TARGET_AVX2 inline __m256 LoadHalves(const std::byte* at) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
 }
 
-// One block of 32 columns of 8 outputs against one row, as int32.
-KVRING_TARGET_AVX2 inline __m256i DotU4(const std::byte* w, const int8_t* q) {
+// One block of 32 columns of 8 outputs against R rows of q, `stride` apart, as int32.
+template <int R>
+KVRING_TARGET_AVX2 inline void DotU4(const std::byte* w, const int8_t* q, int64_t stride, __m256i (&dot)[R]) {
   const __m256i nibble = _mm256_set1_epi8(15);
-  __m256i sums = _mm256_setzero_si256();
+  __m256i sums[R] = {};
 #pragma GCC unroll 4
   for (int g = 0; g < 4; ++g) {
     const __m256i raw = Load(w + g * 64);
     const __m256i low = _mm256_and_si256(raw, nibble);
     const __m256i high = _mm256_and_si256(_mm256_srli_epi16(raw, 4), nibble);
-    sums = _mm256_add_epi16(sums, _mm256_maddubs_epi16(low, Broadcast4(q + g * 4)));
-    sums = _mm256_add_epi16(sums, _mm256_maddubs_epi16(high, Broadcast4(q + 16 + g * 4)));
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const int8_t* x = q + r * stride + g * 4;
+      sums[r] = _mm256_add_epi16(sums[r], _mm256_maddubs_epi16(low, Broadcast4(x)));
+      sums[r] = _mm256_add_epi16(sums[r], _mm256_maddubs_epi16(high, Broadcast4(x + 16)));
+    }
   }
-  return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+  for (int r = 0; r < R; ++r) dot[r] = _mm256_madd_epi16(sums[r], _mm256_set1_epi16(1));
 }
 
-KVRING_TARGET_AVX2 inline __m256i DotU8(const std::byte* w, const int8_t* q) {
-  __m256i sums = _mm256_setzero_si256();
+template <int R>
+KVRING_TARGET_AVX2 inline void DotU8(const std::byte* w, const int8_t* q, int64_t stride, __m256i (&dot)[R]) {
+  for (int r = 0; r < R; ++r) dot[r] = _mm256_setzero_si256();
 #pragma GCC unroll 8
   for (int g = 0; g < 8; ++g) {
     const __m256i weights = _mm256_xor_si256(Load(w + g * 64), _mm256_set1_epi8(-128));
-    const __m256i x = _mm256_sign_epi8(Broadcast4(q + g * 4), weights);
-    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(weights), x);
-    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    const __m256i size = _mm256_abs_epi8(weights);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const __m256i x = _mm256_sign_epi8(Broadcast4(q + r * stride + g * 4), weights);
+      const __m256i pairs = _mm256_maddubs_epi16(size, x);
+      dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
   }
-  return sums;
 }
 
 template <int R>
@@ -78,9 +87,11 @@ KVRING_TARGET_AVX2 void RunU4(const Corner& c, TileResult& y) {
       const std::byte* w = c.panel + b * kU4BlockBytes;
       const __m256 d = LoadHalves(w + 256 + h * 16);
       const __m256 m = LoadHalves(w + 288 + h * 16);
+      __m256i dots[R];
+      DotU4<R>(w + h * 32, c.q + b * kQuantBlock, c.cols, dots);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
-        const __m256 dot = _mm256_cvtepi32_ps(DotU4(w + h * 32, c.q + r * c.cols + b * kQuantBlock));
+        const __m256 dot = _mm256_cvtepi32_ps(dots[r]);
         f[r] = _mm256_fmadd_ps(dot, _mm256_mul_ps(d, _mm256_set1_ps(c.scale[r * blocks + b])), f[r]);
         f[r] = _mm256_fmadd_ps(m, _mm256_set1_ps(c.offset[r * blocks + b]), f[r]);
       }
@@ -97,9 +108,11 @@ KVRING_TARGET_AVX2 void RunU8(const Corner& c, TileResult& y) {
     for (int64_t b = 0; b < blocks; ++b) {
       const std::byte* w = c.panel + b * kU8BlockBytes;
       const __m256 d = LoadHalves(w + 512 + h * 16);
+      __m256i dots[R];
+      DotU8<R>(w + h * 32, c.q + b * kQuantBlock, c.cols, dots);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
-        const __m256 dot = _mm256_cvtepi32_ps(DotU8(w + h * 32, c.q + r * c.cols + b * kQuantBlock));
+        const __m256 dot = _mm256_cvtepi32_ps(dots[r]);
         f[r] = _mm256_fmadd_ps(dot, _mm256_mul_ps(d, _mm256_set1_ps(c.scale[r * blocks + b])), f[r]);
       }
     }

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kernels/exp_avx2.h"
 #include "kernels/exp_avx512.h"
 #include "kernels/swiglu.h"
 
@@ -7,6 +8,17 @@ namespace kvring::kernels {
 namespace {
 
 #if KVRING_X86
+// n % 8 == 0.
+KVRING_TARGET_AVX2 void SwiGluAvx2(const float* gate, const float* up, int64_t n, float* y) {
+  const __m256 one = _mm256_set1_ps(1.0F);
+  for (int64_t i = 0; i < n; i += 8) {
+    const __m256 g = _mm256_loadu_ps(gate + i);
+    const __m256 e = ExpAvx2(_mm256_sub_ps(_mm256_setzero_ps(), g));
+    const __m256 silu = _mm256_div_ps(g, _mm256_add_ps(one, e));
+    _mm256_storeu_ps(y + i, _mm256_mul_ps(silu, _mm256_loadu_ps(up + i)));
+  }
+}
+
 // n % 16 == 0.
 KVRING_TARGET_AVX512 void SwiGluAvx512(const float* gate, const float* up, int64_t n, float* y) {
   const __m512 one = _mm512_set1_ps(1.0F);
@@ -28,6 +40,7 @@ void SwiGluPlain(const float* gate, const float* up, int64_t n, float* y) {
 void SwiGlu(Isa isa, const float* gate, const float* up, int64_t n, float* y) {
 #if KVRING_X86
   if (isa == Isa::kAvx512 && n % 16 == 0) return SwiGluAvx512(gate, up, n, y);
+  if (isa == Isa::kAvx2 && n % 8 == 0) return SwiGluAvx2(gate, up, n, y);
 #endif
   (void)isa;
   SwiGluPlain(gate, up, n, y);
