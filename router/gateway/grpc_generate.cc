@@ -1,0 +1,402 @@
+#include "router/gateway/grpc_generate.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/random.h"
+#include "common/runtime/clock.h"
+#include "common/runtime/entropy.h"
+#include "common/runtime/log.h"
+#include "router/gateway/forward_head.h"
+#include "router/gateway/gateway.h"
+#include "router/gateway/grpc_answer.h"
+#include "router/gateway/grpc_request.h"
+
+namespace kvring::router {
+namespace {
+
+constexpr uint64_t kGrpcIds = uint64_t{1} << 63;  // the HTTP front counts from 1
+
+OutcomeClass OutcomeOfError(int http_status) {
+  if (http_status == 429 || http_status == 503) return OutcomeClass::kBackpressure;
+  if (http_status >= 500 && http_status != 501) return OutcomeClass::kReplicaError;
+  return OutcomeClass::kClientError;
+}
+
+// Milliseconds left; 0: no deadline.
+uint32_t TimeLeftMs(const grpc::CallbackServerContext& context) {
+  const gpr_timespec deadline = gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_MONOTONIC);
+  const int32_t left = gpr_time_to_millis(gpr_time_sub(deadline, gpr_now(GPR_CLOCK_MONOTONIC)));  // INT32_MAX: none, or far
+  return left == INT32_MAX ? 0 : static_cast<uint32_t>(std::max(left, 1));
+}
+
+// The call's own object lives until its last attempt has let go; the reactor only as long as gRPC wants it.
+class GenerateCall;
+
+class Reactor final : public grpc::ServerWriteReactor<v1::GenerateResponse> {
+ public:
+  Reactor(GrpcFrontShared& shared, grpc::CallbackServerContext& context, const v1::GenerateRequest& request);
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  const std::shared_ptr<GenerateCall> call_;
+};
+
+class GenerateCall final : public std::enable_shared_from_this<GenerateCall> {
+ public:
+  GenerateCall(GrpcFrontShared& shared, grpc::CallbackServerContext& context, const v1::GenerateRequest& message)
+      : shared_(shared), id_(shared.NextId()), name_(IsUsableRequestName(message.request_id()) ? message.request_id() : shared.NameOf(id_)),
+        started_(Now()), context_(&context), message_(&message) {}
+
+  void Begin(Reactor* reactor);
+  void OnEvent(int attempt, v1::GenerateResponse event);
+  void OnBroken(int attempt, std::string_view what, bool any_delta);
+  void OnWritten(bool ok);
+  void OnCancel();
+  void Detach();
+
+ private:
+  class Sink;
+
+  bool Route() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Refuse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status StartAtReplica() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CancelAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool TryElsewhere(OutcomeClass outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AttemptFailed(const openai::ApiError& error, OutcomeClass outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeDelta(const v1::Delta& delta) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeUsage(v1::Usage& usage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Complete(OutcomeClass outcome, const std::optional<UsageReport>& usage = std::nullopt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(v1::GenerateResponse event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Finish(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddDecision() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  GrpcFrontShared& shared_;
+  const RequestId id_;
+  const std::string name_;
+  const Instant started_;
+
+  absl::Mutex mutex_;
+  // gRPC's; null once the call is over.
+  Reactor* reactor_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mutex_);
+  const v1::GenerateRequest* message_ ABSL_GUARDED_BY(mutex_);
+
+  GrpcRequest request_ ABSL_GUARDED_BY(mutex_);
+  std::string model_ ABSL_GUARDED_BY(mutex_);
+  PromptKey prompt_ ABSL_GUARDED_BY(mutex_);
+  bool owes_completion_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<ReplicaId> excluded_ ABSL_GUARDED_BY(mutex_);
+  Decision decision_ ABSL_GUARDED_BY(mutex_);
+  std::string replica_name_ ABSL_GUARDED_BY(mutex_);
+  int attempt_ ABSL_GUARDED_BY(mutex_) = 0;                   // events of others are late
+  std::shared_ptr<GrpcReplica> grpc_ ABSL_GUARDED_BY(mutex_);  // of this attempt; null: over HTTP
+  std::optional<uint64_t> running_ ABSL_GUARDED_BY(mutex_);
+  bool any_delta_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string generated_ ABSL_GUARDED_BY(mutex_);              // of choice 0: text, or ids as bytes
+
+  // Bounded by the length of the answer: the client's flow control holds writes back.
+  std::deque<v1::GenerateResponse> outgoing_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool metadata_added_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<grpc::Status> status_ ABSL_GUARDED_BY(mutex_);
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class GenerateCall::Sink final : public ExchangeSink {
+ public:
+  Sink(std::shared_ptr<GenerateCall> call, int attempt) : call_(std::move(call)), attempt_(attempt) {}
+  void OnEvent(v1::GenerateResponse event) override { call_->OnEvent(attempt_, std::move(event)); }
+  void OnBroken(std::string_view what, bool any_delta) override { call_->OnBroken(attempt_, what, any_delta); }
+
+ private:
+  const std::shared_ptr<GenerateCall> call_;  // shared with the reactor, which may end first
+  const int attempt_;
+};
+
+// ---- routing ----
+
+void GenerateCall::Begin(Reactor* reactor) {
+  absl::MutexLock lock(&mutex_);
+  reactor_ = reactor;
+  if (const auto error = ReadGrpcRequest(*message_, request_)) return Finish(StatusOf(*error));
+  model_ = shared_.ResolveModel(request_.model);
+  if (request_.has_prompt()) prompt_ = request_.KeyFor(model_);
+  if (!Route()) return Refuse();
+  StartAttempt();
+}
+
+bool GenerateCall::Route() {
+  RequestView view{.id = id_,
+                   .name = name_,
+                   .model = model_,
+                   .prompt = request_.has_prompt() ? &prompt_ : nullptr,
+                   .max_output_tokens = request_.max_output_tokens,
+                   .excluded = excluded_};
+  if (!request_.session.empty()) {
+    view.session = SessionKeyOf(request_.session);
+    view.session_source = SessionSource::kGrpcField;
+  }
+  owes_completion_ = true;
+  const Instant now = attempt_ == 0 ? started_ : Now();
+  Decision decision = shared_.guard.With([&](Router& router) {
+    Decision made = router.OnRequest(view, now);
+    if (made.replica) router.OnDispatch(id_, now);
+    return made;
+  });
+  if (!decision.replica && attempt_ > 0) return false;  // what is told is the last attempt's
+  decision_ = std::move(decision);
+  return decision_.replica.has_value();
+}
+
+void GenerateCall::Refuse() {
+  Complete(OutcomeClass::kRefused);
+  const auto models = shared_.guard.With([](Router& router) { return router.Models(); });
+  const bool empty = decision_.refusal == Refusal::kNoEndpoints || decision_.refusal == Refusal::kNone;
+  if (empty && !models.empty() && std::find(models.begin(), models.end(), model_) == models.end()) {
+    return Finish(StatusOf(openai::ModelNotFound(request_.model)));
+  }
+  const int64_t seconds = std::max<int64_t>(1, (decision_.retry_after.count() + 999'999'999) / 1'000'000'000);
+  context_->AddTrailingMetadata("x-kvring-reason", std::string(RefusalName(decision_.refusal)));
+  context_->AddTrailingMetadata("retry-after", absl::StrCat(seconds));
+  Finish(StatusOf({empty ? 503 : 429, "server_error", "", "", empty ? "No replica can take this request now." : "Too many requests are waiting."}));
+}
+
+void GenerateCall::StartAttempt() {
+  ++attempt_;
+  const absl::Status started = StartAtReplica();
+  if (started.ok()) return;
+  const std::string why(started.message());
+  if (started.code() == absl::StatusCode::kResourceExhausted) {
+    Complete(OutcomeClass::kClientError);
+    return Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, why});
+  }
+  Log(LogLevel::kInfo, "gateway", "attempt failed", {{"request", name_}, {"why", why}, {"attempt", attempt_}});
+  AttemptFailed({502, "server_error", "replica_failed", "", "The replica could not be reached."}, OutcomeClass::kReplicaError);
+}
+
+absl::Status GenerateCall::StartAtReplica() {
+  running_.reset();
+  generated_ = request_.tokens.empty() ? AnswerPrefix(request_.chat) : "";
+  auto sink = std::make_shared<Sink>(shared_from_this(), attempt_);
+  const std::shared_ptr<Endpoint> endpoint = shared_.directory.Find(*decision_.replica);
+  if (endpoint == nullptr) return absl::UnavailableError("the replica has left the fleet");
+  replica_name_ = endpoint->name;
+  grpc_ = shared_.fleet.Find(*decision_.replica);
+  if (grpc_ == nullptr) {
+    BridgedRequest request{.id = id_, .endpoint = endpoint, .name = name_, .chat = request_.chat, .body = OpenAiBodyOf(*message_, model_)};
+    running_ = shared_.bridge.Start(std::move(request), std::move(sink));
+    return absl::OkStatus();
+  }
+  v1::GenerateRequest forward = *message_;
+  if (!request_.model.empty() && model_ != request_.model) forward.set_model(model_);
+  forward.set_request_id(name_);
+  const auto started = grpc_->client().Start(std::move(forward), TimeLeftMs(*context_), std::move(sink));
+  if (started.ok()) running_ = *started;
+  return started.status();
+}
+
+void GenerateCall::CancelAttempt() {
+  if (!running_) return;
+  if (grpc_ != nullptr) {
+    grpc_->client().Cancel(*running_);
+  } else {
+    shared_.bridge.Cancel(*running_);
+  }
+  running_.reset();
+}
+
+// ---- events of the replica ----
+
+void GenerateCall::OnEvent(int attempt, v1::GenerateResponse event) {
+  absl::MutexLock lock(&mutex_);
+  if (attempt != attempt_ || !owes_completion_) return;
+  if (event.has_error()) {
+    running_.reset();
+    const openai::ApiError error = ErrorOf(event.error());
+    return AttemptFailed(error, OutcomeOfError(error.http_status));
+  }
+  if (event.has_admitted()) {
+    shared_.guard.With([&](Router& router) { router.OnAdmitted(id_, ReportOf(event.admitted()), Now()); });
+  } else if (event.has_delta()) {
+    TakeDelta(event.delta());
+  } else if (event.has_usage()) {
+    running_.reset();
+    TakeUsage(*event.mutable_usage());
+    Send(std::move(event));
+    return Finish(grpc::Status::OK);
+  }
+  Send(std::move(event));
+}
+
+void GenerateCall::TakeDelta(const v1::Delta& delta) {
+  if (!std::exchange(any_delta_, true)) shared_.guard.With([&](Router& router) { router.OnFirstToken(id_, Now()); });
+  if (delta.index() != 0) return;
+  if (request_.tokens.empty()) generated_ += delta.text();
+}
+
+// A prompt of token ids is continued by nothing here: the replica counts its answer in bytes of text.
+void GenerateCall::TakeUsage(v1::Usage& usage) {
+  UsageReport report = ReportOf(usage, generated_);
+  if (usage.cached_tokens() < 0) {
+    report.cached_tokens.reset();
+    usage.set_cached_tokens(0);
+  }
+  if (!request_.tokens.empty()) {
+    const auto whole = std::upper_bound(report.block_end_bytes.begin(), report.block_end_bytes.end(), request_.tokens.size() * sizeof(TokenId));
+    report.block_end_bytes = report.block_end_bytes.first(static_cast<size_t>(whole - report.block_end_bytes.begin()));
+  }
+  const bool told = report.prompt_tokens > 0;
+  Complete(OutcomeClass::kOk, told ? std::optional(report) : std::nullopt);
+}
+
+void GenerateCall::OnBroken(int attempt, std::string_view what, bool any_delta) {
+  absl::MutexLock lock(&mutex_);
+  if (attempt != attempt_ || !owes_completion_) return;
+  running_.reset();
+  Log(LogLevel::kInfo, "gateway", "attempt failed",
+      {{"request", name_}, {"replica", replica_name_}, {"why", what}, {"attempt", attempt_}, {"began", any_delta ? 1 : 0}});
+  AttemptFailed({502, "server_error", "replica_failed", "", "The replica could not be reached or broke off."}, OutcomeClass::kReplicaError);
+}
+
+// Busy and failing replicas are left for others, as long as the client has had no delta. The client's own errors end the call.
+void GenerateCall::AttemptFailed(const openai::ApiError& error, OutcomeClass outcome) {
+  if (outcome != OutcomeClass::kClientError && !any_delta_ && TryElsewhere(outcome)) return StartAttempt();
+  Complete(any_delta_ && outcome != OutcomeClass::kClientError ? OutcomeClass::kStreamError : outcome);
+  Finish(StatusOf(error));
+}
+
+bool GenerateCall::TryElsewhere(OutcomeClass outcome) {
+  if (attempt_ >= shared_.options.max_attempts || reactor_ == nullptr) return false;
+  shared_.guard.With([&](Router& router) { router.OnAttemptFailed(id_, {.outcome = outcome}, Now()); });
+  excluded_.push_back(*decision_.replica);
+  std::erase_if(outgoing_, [](const v1::GenerateResponse& event) { return event.has_admitted(); });
+  if (!Route()) return false;
+  shared_.retries.Add();
+  return true;
+}
+
+void GenerateCall::Complete(OutcomeClass outcome, const std::optional<UsageReport>& usage) {
+  if (!std::exchange(owes_completion_, false)) return;
+  shared_.guard.With([&](Router& router) { router.OnComplete(id_, {.outcome = outcome, .usage = usage}, Now()); });
+  shared_.outcomes[static_cast<size_t>(outcome)]->Add();
+}
+
+// ---- the client's side ----
+
+void GenerateCall::Send(v1::GenerateResponse event) {
+  if (reactor_ == nullptr || status_) return;
+  outgoing_.push_back(std::move(event));
+  Advance();
+}
+
+void GenerateCall::Finish(const grpc::Status& status) {
+  if (status_) return;
+  status_ = status;
+  grpc_.reset();
+  Advance();
+}
+
+// Admitted is held until a delta follows: before that the attempt may still move on to another replica.
+void GenerateCall::Advance() {
+  if (writing_ || finished_ || reactor_ == nullptr) return;
+  AddDecision();
+  if (!outgoing_.empty() && (any_delta_ || status_)) {
+    writing_ = true;
+    reactor_->StartWrite(&outgoing_.front());
+  } else if (outgoing_.empty() && status_) {
+    finished_ = true;
+    reactor_->Finish(*status_);
+  }
+}
+
+void GenerateCall::AddDecision() {
+  if (metadata_added_ || !(any_delta_ || status_)) return;
+  metadata_added_ = true;
+  context_->AddInitialMetadata("x-request-id", name_);
+  if (!shared_.options.decision_metadata || !decision_.replica) return;
+  context_->AddInitialMetadata("x-kvring-replica", replica_name_);
+  context_->AddInitialMetadata("x-kvring-reason", std::string(ReasonName(decision_.reason)));
+  context_->AddInitialMetadata("x-kvring-predicted-cached-tokens", absl::StrCat(decision_.predicted_cached_tokens));
+}
+
+void GenerateCall::OnWritten(bool ok) {
+  absl::MutexLock lock(&mutex_);
+  writing_ = false;
+  if (!ok) outgoing_.clear();  // the client is gone: OnCancel says so, too
+  if (!outgoing_.empty()) outgoing_.pop_front();
+  Advance();
+}
+
+// Also at the client's deadline. Neither is the replica's fault.
+void GenerateCall::OnCancel() {
+  absl::MutexLock lock(&mutex_);
+  CancelAttempt();
+  Complete(OutcomeClass::kClientAbort);
+  outgoing_.erase(outgoing_.begin() + (writing_ ? 1 : 0), outgoing_.end());
+  Finish({grpc::StatusCode::CANCELLED, "cancelled"});
+}
+
+void GenerateCall::Detach() {
+  absl::MutexLock lock(&mutex_);
+  CancelAttempt();
+  Complete(OutcomeClass::kClientAbort);
+  reactor_ = nullptr;
+  context_ = nullptr;
+  message_ = nullptr;
+  grpc_.reset();
+}
+
+// ---- reactor ----
+
+Reactor::Reactor(GrpcFrontShared& shared, grpc::CallbackServerContext& context, const v1::GenerateRequest& request)
+    : call_(std::make_shared<GenerateCall>(shared, context, request)) {
+  call_->Begin(this);
+}
+void Reactor::OnWriteDone(bool ok) { call_->OnWritten(ok); }
+void Reactor::OnCancel() { call_->OnCancel(); }
+void Reactor::OnDone() {
+  call_->Detach();
+  delete this;
+}
+
+std::array<Counter*, kOutcomeClasses> OutcomeCounters(MetricRegistry& metrics) {
+  std::array<Counter*, kOutcomeClasses> counters;
+  for (int i = 0; i < kOutcomeClasses; ++i) {
+    counters[static_cast<size_t>(i)] = &metrics.GetCounter("kvring_requests_total", "Requests by how they ended.",
+                                                           {{"outcome", std::string(OutcomeName(static_cast<OutcomeClass>(i)))}});
+  }
+  return counters;
+}
+
+}  // namespace
+
+GrpcFrontShared::GrpcFrontShared(const GrpcFrontOptions& o, RouterGuard& g, GrpcFleet& f, MetricRegistry& metrics, GrpcFrontHooks h)
+    : options(o), guard(g), fleet(f), hooks(std::move(h)), directory(g, o.replica_keys), bridge(o.timeouts),
+      outcomes(OutcomeCounters(metrics)),
+      retries(metrics.GetCounter("kvring_retries_total", "Attempts after the first of a request.")), name_salt(RandomSeed()) {}
+
+RequestId GrpcFrontShared::NextId() { return {kGrpcIds | next_request.fetch_add(1, std::memory_order_relaxed)}; }
+
+std::string GrpcFrontShared::NameOf(RequestId id) const { return absl::StrCat("req-", absl::Hex(MixBits(name_salt + id.value), absl::kZeroPad16)); }
+
+std::string GrpcFrontShared::ResolveModel(const std::string& asked) {
+  if (const auto alias = options.aliases.find(asked); alias != options.aliases.end()) return alias->second;
+  if (!asked.empty() && asked != "default") return asked;
+  const auto models = guard.With([](Router& router) { return router.Models(); });
+  return models.empty() ? asked : models.front();
+}
+
+grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(GrpcFrontShared& shared, grpc::CallbackServerContext& context,
+                                                              const v1::GenerateRequest& request) {
+  return new Reactor(shared, context, request);
+}
+
+}  // namespace kvring::router
