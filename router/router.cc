@@ -5,11 +5,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/check.h"
+#include "router/fleet/cache_belief.h"
 #include "router/fleet/charge.h"
 #include "router/fleet/replica_table.h"
-#include "router/fleet/residency_index.h"
 #include "router/fleet/session_table.h"
-#include "router/fleet/token_estimator.h"
 #include "router/ledger/decision_log.h"
 #include "router/policy/policy.h"
 
@@ -17,9 +16,8 @@ namespace kvring::router {
 namespace {
 
 constexpr size_t kSessionsKept = 1 << 18;
-constexpr int32_t kUsualBlockTokens = 16;  // of engines that do not tell
 constexpr Duration kLeastRetryAfter = std::chrono::seconds(1);
-constexpr double kOutputMemory = 0.02;     // weight of one request in the mean output length
+constexpr double kOutputMemory = 0.02;  // weight of one request in the mean output length
 
 /// One request between OnRequest and OnComplete.
 struct Active {
@@ -41,8 +39,13 @@ struct Active {
 class Router::Impl {
  public:
   Impl(const RouterConfig& config, std::unique_ptr<Policy> policy)
-      : config_(config), policy_(std::move(policy)), random_(config.seed), table_(config.health),
-        index_(config.index_bytes), sessions_(kSessionsKept), log_(config.kept_decisions) {}
+      : config_(config),
+        policy_(std::move(policy)),
+        random_(config.seed),
+        table_(config.health),
+        belief_(config.index_bytes),
+        sessions_(kSessionsKept),
+        log_(config.kept_decisions) {}
 
   ReplicaId AddReplica(const ReplicaSpec& spec);
   void RemoveReplica(ReplicaId id);
@@ -53,7 +56,7 @@ class Router::Impl {
   void OnFirstToken(RequestId id, Instant now);
   void OnAttemptFailed(RequestId id, const AttemptFailure& failure, Instant now);
   void OnComplete(RequestId id, const CompletionReport& report, Instant now);
-  void Tick();
+  void Tick(Instant now);
   ReplicaView View(const Replica& replica, Instant now) const;
   std::vector<std::string> Warnings();
 
@@ -67,27 +70,22 @@ class Router::Impl {
   Active* Find(RequestId id);
   Replica* ReplicaOf(const Active& active) { return active.placed ? table_.Find(active.replica) : nullptr; }
   void Choose(const RequestView& view, const ReplicaTable::Pool& pool, Active& active, Instant now);
-  void Predict(const Replica& replica, Active& active);
   void Release(Active& active, Replica& replica, OutcomeClass outcome, Duration retry_after, Instant now);
-  void Judge(Active& active, Replica& replica, OutcomeClass outcome, Duration retry_after, Instant now);
   void Learn(const Active& active, Replica& replica, const UsageReport& usage);
-  std::span<const uint32_t> EndsOfTokens(const Active& active, const Replica& replica);
   void SetIndexCapacity(const Replica& replica);
-  double BytesPerToken(const Active& active) const;
 
   RouterConfig config_;
   std::unique_ptr<Policy> policy_;
   Random random_;
   ReplicaTable table_;
-  ResidencyIndex index_;
+  CacheBelief belief_;
   SessionTable sessions_;
-  TokenEstimator tokens_;
   DecisionLog log_;
   absl::flat_hash_map<RequestId, Active> active_;  // look-up only
   ResidencyPath path_;
   std::vector<uint32_t> allowed_;
-  std::vector<uint32_t> ends_;
   double mean_output_tokens_ = 0;
+  Instant ticked_{};
   uint64_t requests_ = 0;
   uint64_t without_session_ = 0;
 };
@@ -103,13 +101,13 @@ ReplicaId Router::Impl::AddReplica(const ReplicaSpec& spec) {
 void Router::Impl::RemoveReplica(ReplicaId id) {
   Replica* replica = table_.Find(id);
   if (replica == nullptr) return;
-  index_.Drop(replica->slot);
+  belief_.Forget(*replica);
   table_.Remove(*replica);
 }
 
 void Router::Impl::OnReplicaFacts(Replica& replica, const ReplicaFacts& facts) {
   if (facts.epoch != replica.epoch) {
-    if (replica.epoch.value != 0) index_.Drop(replica.slot);
+    if (replica.epoch.value != 0) belief_.Forget(replica);
     replica.epoch = facts.epoch;
     replica.reported = false;
     replica.health.OnNewEpoch();
@@ -130,18 +128,23 @@ void Router::Impl::OnReplicaFacts(Replica& replica, const ReplicaFacts& facts) {
 void Router::Impl::OnCacheEvents(const Replica& replica, const CacheEventBatch& batch) {
   if (batch.epoch != replica.epoch) return;  // of an earlier life
   for (const CacheEvent& event : batch.events) {
-    if (event.kind == CacheEventKind::kCleared) index_.Drop(replica.slot);
+    if (event.kind == CacheEventKind::kCleared) belief_.Forget(replica);
   }
 }
 
 void Router::Impl::SetIndexCapacity(const Replica& replica) {
   const int64_t tokens = replica.kv_tokens > 0 ? replica.kv_tokens : config_.default_kv_tokens;
   const std::string& model = replica.models.empty() ? table_.Resolve("") : replica.models.front();
-  index_.SetCapacity(replica.slot, static_cast<int64_t>(static_cast<double>(tokens) * tokens_.BytesPerToken(model)));
+  belief_.SetCapacity(replica, model, tokens);
 }
 
-void Router::Impl::Tick() {
-  for (const Replica* replica : table_.members()) SetIndexCapacity(*replica);
+void Router::Impl::Tick(Instant now) {
+  const double seconds = ToSeconds(now - ticked_);
+  for (Replica* replica : table_.members()) {
+    SetIndexCapacity(*replica);
+    if (seconds > 0) replica->UpdateReleaseRate(seconds);
+  }
+  ticked_ = now;
 }
 
 // ---- requests ----
@@ -149,10 +152,6 @@ void Router::Impl::Tick() {
 Active* Router::Impl::Find(RequestId id) {
   const auto it = active_.find(id);
   return it == active_.end() ? nullptr : &it->second;
-}
-
-double Router::Impl::BytesPerToken(const Active& active) const {
-  return active.prompt->unit == PromptUnit::kTokens ? sizeof(TokenId) : tokens_.BytesPerToken(active.model);
 }
 
 Decision Router::Impl::OnRequest(const RequestView& view, Instant now) {
@@ -185,34 +184,33 @@ Decision Router::Impl::OnRequest(const RequestView& view, Instant now) {
   return active.decision;
 }
 
-void Router::Impl::Choose(const RequestView& view, const ReplicaTable::Pool& pool, Active& active, Instant now) {
+void Router::Impl::Choose(const RequestView& view, const ReplicaTable::Pool& pool, Active& active,
+                          Instant now) {
   std::span<const uint32_t> eligible = pool.eligible;
-  if (!view.excluded.empty()) {
-    allowed_.clear();
-    for (const uint32_t slot : pool.eligible) {
-      const auto& out = view.excluded;
-      if (std::find(out.begin(), out.end(), table_.at(slot)->id) == out.end()) allowed_.push_back(slot);
-    }
-    eligible = allowed_;
-  }
+  if (!view.excluded.empty()) eligible = table_.Without(pool, view.excluded, allowed_);
   Replica* trial = view.excluded.empty() ? table_.WantsTrial(pool, now) : nullptr;
   if (eligible.empty() && trial == nullptr) {
     active.decision.refusal = Refusal::kNoEndpoints;
     active.decision.retry_after = kLeastRetryAfter;
     return;
   }
-  const double bytes_per_token = BytesPerToken(active);
-  const auto bytes = static_cast<double>(active.prompt->bytes.size());
-  active.decision.prompt_tokens = std::max<int64_t>(static_cast<int64_t>(bytes / bytes_per_token + 0.5), 1);
-  index_.Locate(*active.prompt, path_);
+  active.decision.prompt_tokens = belief_.PromptTokens(*active.prompt, active.model);
+  belief_.index().Locate(*active.prompt, path_);
   Pick pick;
   if (trial != nullptr) {
     trial->health.BeginTrial();
     pick.slot = trial->slot;
   } else {
-    PickInput input{.fleet = table_, .index = index_, .path = path_, .eligible = eligible, .prompt = *active.prompt,
-                    .bytes_per_token = bytes_per_token, .prompt_tokens = active.decision.prompt_tokens,
-                    .mean_output_tokens = mean_output_tokens_, .session = view.session, .now = now};
+    PickInput input{.fleet = table_,
+                    .index = belief_.index(),
+                    .path = path_,
+                    .eligible = eligible,
+                    .prompt = *active.prompt,
+                    .bytes_per_token = belief_.BytesPerToken(*active.prompt, active.model),
+                    .prompt_tokens = active.decision.prompt_tokens,
+                    .mean_output_tokens = mean_output_tokens_,
+                    .session = view.session,
+                    .now = now};
     const auto last = view.session ? sessions_.Find(*view.session) : std::nullopt;
     const Replica* last_replica = last ? table_.Find(*last) : nullptr;
     if (last_replica && input.IsEligible(last_replica->slot)) {
@@ -226,20 +224,9 @@ void Router::Impl::Choose(const RequestView& view, const ReplicaTable::Pool& poo
   active.decision.candidates = std::move(pick.candidates);
   active.placed = true;
   active.trial = trial != nullptr;
-  Predict(chosen, active);
-}
-
-void Router::Impl::Predict(const Replica& replica, Active& active) {
-  const Residency held = index_.Resolve(path_, *active.prompt, replica.slot);
-  Decision& decision = active.decision;
-  decision.prediction_exact = replica.block_size > 0 && (held.exact || held.bytes == 0);
-  if (decision.prediction_exact) {
-    decision.predicted_cached_tokens = held.token_blocks * replica.block_size;
-    return;
-  }
-  const int64_t block = replica.block_size > 0 ? replica.block_size : kUsualBlockTokens;
-  const auto tokens = static_cast<int64_t>(static_cast<double>(held.bytes) / BytesPerToken(active));
-  decision.predicted_cached_tokens = std::min(tokens, decision.prompt_tokens - 1) / block * block;
+  const CacheBelief::Prediction prediction = belief_.Predict(path_, *active.prompt, active.model, chosen);
+  active.decision.predicted_cached_tokens = prediction.cached_tokens;
+  active.decision.prediction_exact = prediction.exact;
 }
 
 void Router::Impl::OnDispatch(RequestId id, Instant now) {
@@ -248,21 +235,13 @@ void Router::Impl::OnDispatch(RequestId id, Instant now) {
   if (replica == nullptr || active->charge.taken()) return;
   const int64_t uncached = active->decision.prompt_tokens - active->decision.predicted_cached_tokens;
   const auto output = active->max_output_tokens > 0
-                          ? std::min<double>(active->max_output_tokens, mean_output_tokens_) : mean_output_tokens_;
+                          ? std::min<double>(active->max_output_tokens, mean_output_tokens_)
+                          : mean_output_tokens_;
   active->charge.Take(*replica, uncached, uncached + static_cast<int64_t>(output),
-                       table_.PrefillRateOf(*replica, now), now);
+                      table_.PrefillRateOf(*replica, now), now);
   ++replica->counters.requests;
   if (active->session) sessions_.Put(*active->session, replica->id);
-  if (!replica->removed) index_.Insert({.prompt = active->prompt, .token_ends = EndsOfTokens(*active, *replica)}, replica->slot);
-}
-
-// Where token ids are known, so are the engine's blocks.
-std::span<const uint32_t> Router::Impl::EndsOfTokens(const Active& active, const Replica& replica) {
-  ends_.clear();
-  if (active.prompt->unit != PromptUnit::kTokens || replica.block_size <= 0) return {};
-  const size_t step = static_cast<size_t>(replica.block_size) * sizeof(TokenId);
-  for (size_t at = step; at <= active.prompt->bytes.size(); at += step) ends_.push_back(static_cast<uint32_t>(at));
-  return ends_;
+  belief_.OnDispatch(*active->prompt, *replica);
 }
 
 void Router::Impl::OnAdmitted(RequestId id, const AdmittedReport& report) {
@@ -272,8 +251,7 @@ void Router::Impl::OnAdmitted(RequestId id, const AdmittedReport& report) {
   active->charge.Admitted(*replica);
   active->admitted = report;
   active->admitted.block_end_bytes = {};
-  if (report.block_end_bytes.empty() || replica->removed || active->prompt->unit == PromptUnit::kTokens) return;
-  index_.Insert({.prompt = active->prompt, .token_ends = report.block_end_bytes}, replica->slot);
+  belief_.OnAdmitted(*active->prompt, *replica, report);
 }
 
 void Router::Impl::OnFirstToken(RequestId id, Instant now) {
@@ -281,47 +259,21 @@ void Router::Impl::OnFirstToken(RequestId id, Instant now) {
   Replica* replica = active ? ReplicaOf(*active) : nullptr;
   if (replica == nullptr) return;
   std::optional<int64_t> prefilled;
-  if (active->admitted.prompt_tokens > 0) prefilled = active->admitted.prompt_tokens - active->admitted.cached_tokens;
+  if (active->admitted.prompt_tokens > 0)
+    prefilled = active->admitted.prompt_tokens - active->admitted.cached_tokens;
   active->charge.FirstToken(*replica, table_.prefill_model(), prefilled, now);
   DecisionRecord* record = log_.Edit(id);
   if (record != nullptr && record->ttft.count() == 0) record->ttft = now - active->started;
 }
 
-void Router::Impl::Release(Active& active, Replica& replica, OutcomeClass outcome, Duration retry_after, Instant now) {
-  Judge(active, replica, outcome, retry_after, now);
+void Router::Impl::Release(Active& active, Replica& replica, OutcomeClass outcome, Duration retry_after,
+                           Instant now) {
+  if (replica.Judge(outcome, active.trial, retry_after, now)) table_.Changed();
+  active.trial = false;
   active.charge.End(replica, now);
   active.placed = false;
   active.charge = {};
   table_.Collect(replica);
-}
-
-// Whose fault an outcome is: see DESIGN "Failure meaning". Every failing attempt counts for its own replica.
-void Router::Impl::Judge(Active& active, Replica& replica, OutcomeClass outcome, Duration retry_after, Instant now) {
-  Health& health = replica.health;
-  const ReplicaState before = health.state();
-  switch (outcome) {
-    case OutcomeClass::kOk:
-    case OutcomeClass::kClientError:
-      active.trial ? health.OnTrialSuccess() : health.OnSuccess();
-      break;
-    case OutcomeClass::kBackpressure:
-      if (active.trial) health.OnTrialForgotten();
-      health.OnBackpressure(retry_after, now);
-      table_.Changed();
-      break;
-    case OutcomeClass::kReplicaError:
-    case OutcomeClass::kStreamError:
-    case OutcomeClass::kTimeout:
-      ++replica.counters.failures;
-      active.trial ? health.OnTrialFailure(now) : health.OnFailure(now);
-      break;
-    case OutcomeClass::kClientAbort:
-    case OutcomeClass::kRefused:
-      if (active.trial) health.OnTrialForgotten();
-      break;
-  }
-  active.trial = false;
-  if (health.state() != before) table_.Changed();
 }
 
 void Router::Impl::OnAttemptFailed(RequestId id, const AttemptFailure& failure, Instant now) {
@@ -334,14 +286,9 @@ void Router::Impl::OnAttemptFailed(RequestId id, const AttemptFailure& failure, 
 void Router::Impl::Learn(const Active& active, Replica& replica, const UsageReport& usage) {
   replica.counters.prompt_tokens += static_cast<uint64_t>(std::max(usage.prompt_tokens, 0));
   replica.counters.cached_tokens += static_cast<uint64_t>(std::max(usage.cached_tokens.value_or(0), 0));
+  replica.released_tokens += usage.prompt_tokens + usage.completion_tokens;
   mean_output_tokens_ += kOutputMemory * (usage.completion_tokens - mean_output_tokens_);
-  if (active.prompt->unit == PromptUnit::kBytes) {
-    tokens_.Learn(active.model, static_cast<int64_t>(active.prompt->bytes.size()), usage.prompt_tokens);
-  }
-  const bool more = !usage.block_end_bytes.empty() || !usage.generated_bytes.empty();
-  if (!more || replica.removed || active.prompt->unit == PromptUnit::kTokens) return;
-  index_.Insert({.prompt = active.prompt, .continuation = usage.generated_bytes, .token_ends = usage.block_end_bytes},
-                replica.slot);
+  belief_.OnUsage(*active.prompt, active.model, replica, usage);
 }
 
 void Router::Impl::OnComplete(RequestId id, const CompletionReport& report, Instant now) {
@@ -369,27 +316,11 @@ void Router::Impl::OnComplete(RequestId id, const CompletionReport& report, Inst
 // ---- operators ----
 
 ReplicaView Router::Impl::View(const Replica& replica, Instant now) const {
-  const std::string model = replica.models.empty() ? std::string() : replica.models.front();
-  return {.id = replica.id,
-          .name = replica.name,
-          .url = replica.url,
-          .models = replica.models,
-          .state = replica.state(),
-          .epoch = replica.epoch,
-          .weight = replica.weight,
-          .in_flight = replica.load.in_flight,
-          .pending_prefill_tokens = replica.load.pending_prefill_tokens,
-          .kv_capacity_tokens = replica.kv_tokens,
-          .kv_source = replica.kv_source,
-          .indexed_tokens = static_cast<int64_t>(static_cast<double>(index_.held_bytes(replica.slot)) /
-                                                 tokens_.BytesPerToken(model)),
-          .requests = replica.counters.requests,
-          .failures = replica.counters.failures,
-          .prompt_tokens = replica.counters.prompt_tokens,
-          .cached_tokens = replica.counters.cached_tokens,
-          .prefill_tokens_per_second = table_.PrefillRateOf(replica, now),
-          .load_stale = !replica.load_fresh(now),
-          .health_transitions = replica.health.transitions()};
+  ReplicaView view = replica.View(now);
+  view.indexed_tokens =
+      belief_.IndexedTokens(replica, replica.models.empty() ? std::string() : replica.models.front());
+  view.prefill_tokens_per_second = table_.PrefillRateOf(replica, now);
+  return view;
 }
 
 std::vector<std::string> Router::Impl::Warnings() {
@@ -397,7 +328,8 @@ std::vector<std::string> Router::Impl::Warnings() {
   char text[160];
   if (policy_->wants_session() && without_session_ > 0) {
     std::snprintf(text, sizeof text, "%s: no session key on %llu of %llu requests", config_.policy.c_str(),
-                  static_cast<unsigned long long>(without_session_), static_cast<unsigned long long>(requests_));
+                  static_cast<unsigned long long>(without_session_),
+                  static_cast<unsigned long long>(requests_));
     warnings.push_back(text);
   }
   return warnings;
@@ -462,7 +394,7 @@ void Router::OnAttemptFailed(RequestId request, const AttemptFailure& failure, I
 void Router::OnComplete(RequestId request, const CompletionReport& report, Instant now) {
   impl_->OnComplete(request, report, now);
 }
-void Router::Tick(Instant) { impl_->Tick(); }
+void Router::Tick(Instant now) { impl_->Tick(now); }
 
 std::vector<ReplicaView> Router::Replicas(Instant now) const {
   std::vector<ReplicaView> views;

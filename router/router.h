@@ -1,11 +1,13 @@
-// Router: the façade over fleet, policy and ledger; all that the shells (gateway, discovery, admin) and the simulator call.
-// Event in, decision out: it reads no clock, draws no entropy but from its seed, and does no I/O.
-// NOT thread-safe: the live system owns it behind one guard (router/gateway/router_guard.h), the simulator calls it alone.
+// Router: the façade over fleet, policy and ledger; all that the shells (gateway, discovery, admin) and the
+// simulator call. Event in, decision out: it reads no clock, draws no entropy but from its seed, and does no
+// I/O. NOT thread-safe: the live system owns it behind one guard (router/gateway/router_guard.h), the
+// simulator calls it alone.
 //
-// One request's life: OnRequest (decide) -> OnDispatch (counted in flight from here, before any upstream byte)
-//   -> [OnAdmitted] -> OnFirstToken -> OnComplete. A failed attempt ends with OnAttemptFailed; then OnRequest again
-//   with the failed replicas excluded, or OnComplete. OnComplete is called exactly once per request that was dispatched
-//   or refused; all gauges return to zero by it.
+// One request's life: OnRequest (decide) -> OnDispatch (counted in flight from here, before any upstream
+// byte)
+//   -> [OnAdmitted] -> OnFirstToken -> OnComplete. A failed attempt ends with OnAttemptFailed; then OnRequest
+//   again with the failed replicas excluded, or OnComplete. OnComplete is called exactly once per request
+//   that was dispatched or refused; all gauges return to zero by it.
 #pragma once
 
 #include <memory>
@@ -30,12 +32,13 @@ struct RequestView {
   RequestId id;
   std::string_view name;   // what a client knows it by (x-request-id); for Why
   std::string_view model;  // as asked; empty or "default": the first model of the pool
-  // Must stay as it is, its bytes too, until OnComplete returns: reported block ends are hashed over them. Null: routed by load.
+  // Must stay as it is, its bytes too, until OnComplete returns: reported block ends are hashed over them.
+  // Null: routed by load.
   const PromptKey* prompt = nullptr;
   std::optional<SessionKey> session;
   SessionSource session_source = SessionSource::kNone;
-  int32_t max_output_tokens = 0;           // 0: unknown
-  std::span<const ReplicaId> excluded;     // replicas that failed this request already
+  int32_t max_output_tokens = 0;        // 0: unknown
+  std::span<const ReplicaId> excluded;  // replicas that failed this request already
 };
 
 struct RouterConfig {

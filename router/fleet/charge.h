@@ -1,6 +1,7 @@
-// Charge: one attempt's share of its replica's load. Taken at dispatch, before any upstream byte; given back in parts (KV
-// need at admission, prefill at the first token, the rest at the end), each part exactly once whatever order the events
-// come in. A dispatch always charges at least one token, so prompts too short for a block still count. Pure.
+// Charge: one attempt's share of its replica's load. Taken at dispatch, before any upstream byte; given back
+// in parts (KV need at admission, prefill at the first token, the rest at the end), each part exactly once
+// whatever order the events come in. A dispatch always charges at least one token, so prompts too short for
+// a block still count. Pure.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +37,8 @@ class Charge {
     if (!awaiting_) return;
     const auto tokens = static_cast<double>(prefilled.value_or(prefill_));
     const double seconds = ToSeconds(now - at_);
-    if (model.known()) replica.slowness.Observe(model.FixedSeconds() + tokens / model.TokensPerSecond(), seconds);
+    if (model.known())
+      replica.slowness.Observe(model.FixedSeconds() + tokens / model.TokensPerSecond(), seconds);
     model.Observe(tokens, seconds);
     StopAwaiting(replica, now);
   }

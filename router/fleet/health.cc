@@ -14,25 +14,38 @@ constexpr Duration kMaxCooling = std::chrono::seconds(60);
 
 std::string_view ReplicaStateName(ReplicaState state) {
   switch (state) {
-    case ReplicaState::kStarting: return "starting";
-    case ReplicaState::kUp: return "up";
-    case ReplicaState::kDown: return "down";
-    case ReplicaState::kEjected: return "ejected";
-    case ReplicaState::kDraining: return "draining";
+    case ReplicaState::kStarting:
+      return "starting";
+    case ReplicaState::kUp:
+      return "up";
+    case ReplicaState::kDown:
+      return "down";
+    case ReplicaState::kEjected:
+      return "ejected";
+    case ReplicaState::kDraining:
+      return "draining";
   }
   return "unknown";
 }
 
 std::string_view OutcomeName(OutcomeClass outcome) {
   switch (outcome) {
-    case OutcomeClass::kOk: return "ok";
-    case OutcomeClass::kClientError: return "client_error";
-    case OutcomeClass::kBackpressure: return "backpressure";
-    case OutcomeClass::kReplicaError: return "replica_error";
-    case OutcomeClass::kStreamError: return "stream_error";
-    case OutcomeClass::kClientAbort: return "client_abort";
-    case OutcomeClass::kTimeout: return "timeout";
-    case OutcomeClass::kRefused: return "refused";
+    case OutcomeClass::kOk:
+      return "ok";
+    case OutcomeClass::kClientError:
+      return "client_error";
+    case OutcomeClass::kBackpressure:
+      return "backpressure";
+    case OutcomeClass::kReplicaError:
+      return "replica_error";
+    case OutcomeClass::kStreamError:
+      return "stream_error";
+    case OutcomeClass::kClientAbort:
+      return "client_abort";
+    case OutcomeClass::kTimeout:
+      return "timeout";
+    case OutcomeClass::kRefused:
+      return "refused";
   }
   return "unknown";
 }

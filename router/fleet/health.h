@@ -1,8 +1,9 @@
-// Health of one replica: active probes (down after `unhealthy_after` failures in a row, up after `healthy_after`), and a
-// circuit breaker on traffic (ejected after `eject_after` failures in a row, for eject_time · 2^k; then half-open: one
-// request at a time, `healthy_after` successes close it, one failure opens it again for twice as long, at most 64 times
-// eject_time). Back-pressure only cools: the replica is chosen last until the cooling ends, and is never ejected by it.
-// Time and events are arguments. Not thread-safe.
+// Health of one replica: active probes (down after `unhealthy_after` failures in a row, up after
+// `healthy_after`), and a circuit breaker on traffic (ejected after `eject_after` failures in a row, for
+// eject_time · 2^k; then half-open: one request at a time, `healthy_after` successes close it, one failure
+// opens it again for twice as long, at most 64 times eject_time). Back-pressure only cools: the replica is
+// chosen last until the cooling ends, and is never ejected by it. Time and events are arguments. Not
+// thread-safe.
 #pragma once
 
 #include "common/instant.h"

@@ -11,7 +11,16 @@
 namespace kvring::router {
 
 /// How a request or an attempt ended. The classes add up to all requests.
-enum class OutcomeClass { kOk, kClientError, kBackpressure, kReplicaError, kStreamError, kClientAbort, kTimeout, kRefused };
+enum class OutcomeClass {
+  kOk,
+  kClientError,
+  kBackpressure,
+  kReplicaError,
+  kStreamError,
+  kClientAbort,
+  kTimeout,
+  kRefused
+};
 inline constexpr int kOutcomeClasses = 8;
 std::string_view OutcomeName(OutcomeClass outcome);
 
@@ -36,7 +45,7 @@ struct CompletionReport {
 };
 
 struct AttemptFailure {
-  OutcomeClass outcome = OutcomeClass::kReplicaError;  // kBackpressure cools, kReplicaError and kTimeout count to ejection
+  OutcomeClass outcome = OutcomeClass::kReplicaError;  // kBackpressure cools, others eject
   Duration retry_after{};                              // told by a busy replica; 0: none
 };
 

@@ -1,6 +1,7 @@
-// PrefillModel: time to first token of the fleet as fixed + u / R, u the uncached prompt tokens: least squares over all
-// replicas' requests with fading memory (about 1,000). R is the slope, so fixed latency, and decode time where only whole
-// answers are seen, do not disturb it. 10,000 tokens/s until there is evidence. Pure; not thread-safe.
+// PrefillModel: time to first token of the fleet as fixed + u / R, u the uncached prompt tokens: least
+// squares over all replicas' requests with fading memory (about 1,000). R is the slope, so fixed latency,
+// and decode time where only whole answers are seen, do not disturb it. 10,000 tokens/s until there is
+// evidence. Pure; not thread-safe.
 #pragma once
 
 namespace kvring::router {

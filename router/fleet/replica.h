@@ -1,6 +1,7 @@
-// Replica: all that is believed of one member of the fleet, but for its cache (ResidencyIndex): identity, health, load,
-// learnt speeds, counters. Load is what this router dispatched and has not got back; a fresh load report adds what other
-// routers sent. Every dispatch charges at least one token of prefill and is returned exactly once (by Charge's owner).
+// Replica: all that is believed of one member of the fleet, but for its cache (ResidencyIndex): identity,
+// health, load, learnt speeds, counters. Load is what this router dispatched and has not got back; a fresh
+// load report adds what other routers sent. Every dispatch charges at least one token of prefill and is
+// returned exactly once (by Charge's owner).
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "common/instant.h"
 #include "router/fleet/health.h"
+#include "router/fleet/outcome.h"
 #include "router/fleet/replica_types.h"
 
 namespace kvring::router {
@@ -24,9 +26,10 @@ struct OwnLoad {
   int64_t pending_kv_tokens = 0;       // uncached prompt + expected output, dispatched, not admitted yet
 };
 
-/// How much slower than the fleet's model of time to first token (PrefillModel) one replica is: ratio of sums, observed over
-/// expected, with fading memory and drawn towards 1 until there is evidence. A replica whose queue grows also looks slow,
-/// and is sent less. In steps of 2^(1/16), so that noise does not tell equal replicas apart and ties stay ties.
+/// How much slower than the fleet's model of time to first token (PrefillModel) one replica is: ratio of
+/// sums, observed over expected, with fading memory and drawn towards 1 until there is evidence. A replica
+/// whose queue grows also looks slow, and is sent less. In steps of 2^(1/16), so that noise does not tell
+/// equal replicas apart and ties stay ties.
 class Slowness {
  public:
   void Observe(double expected_s, double observed_s);
@@ -56,6 +59,13 @@ struct Replica {
   // What policies score by. A stale report counts for nothing, never as zero load: own counts remain.
   int32_t Requests(Instant now) const;
   int64_t PendingTokens(Instant now) const;
+  /// Takes the outcome of one attempt for its health and counters: 4xx is the request's, 429/503 means busy,
+  /// the rest is the replica's, but for the client's own abort. True if it may have changed who is eligible.
+  bool Judge(OutcomeClass outcome, bool trial, Duration retry_after, Instant now);
+  /// Without what only the fleet knows (indexed tokens, prefill rate).
+  ReplicaView View(Instant now) const;
+  /// From the tokens released in the last so many seconds; fades over about ten of them.
+  void UpdateReleaseRate(double seconds);
   /// What of the pending tokens is likely not prefilled yet, though no first token told so; in seconds.
   double BacklogSeconds(Instant now, double rate) const;
   int32_t Decoding(Instant now) const;
@@ -77,12 +87,12 @@ struct Replica {
   Health health;
   OwnLoad load;
   Slowness slowness;
-  Instant prefill_free_at{};  // when what was dispatched should be prefilled, at the learnt speed, one after another
+  Instant prefill_free_at{};  // when what was dispatched should be prefilled, one after another
   bool reported = false;
   Instant reported_at{};
   LoadReport report;
-  double decode_step_s = 0;   // EWMA; 0: unknown
-  double release_rate = 0;    // EWMA of KV tokens freed per second; 0: unknown
+  double decode_step_s = 0;     // EWMA; 0: unknown
+  double release_rate = 0;      // EWMA of KV tokens freed per second; 0: unknown
   int64_t released_tokens = 0;  // since the last tick
   ReplicaCounters counters;
 };

@@ -99,17 +99,34 @@ void ReplicaTable::Rebuild(const std::string& model, CachedPool& cached, Instant
     ++candidates;
     cached.valid_until = std::min(cached.valid_until, member->health.NextChange(now));
     switch (member->state()) {
-      case ReplicaState::kUp: (member->health.cooling(now) ? cooling : ready).push_back(member->slot); break;
-      case ReplicaState::kStarting: starting.push_back(member->slot); break;
-      case ReplicaState::kEjected: pool.ejected.push_back(member->slot); break;
+      case ReplicaState::kUp:
+        (member->health.cooling(now) ? cooling : ready).push_back(member->slot);
+        break;
+      case ReplicaState::kStarting:
+        starting.push_back(member->slot);
+        break;
+      case ReplicaState::kEjected:
+        pool.ejected.push_back(member->slot);
+        break;
       case ReplicaState::kDown:
-      case ReplicaState::kDraining: break;
+      case ReplicaState::kDraining:
+        break;
     }
   }
   pool.eligible = !ready.empty() ? ready : !cooling.empty() ? cooling : starting;
   pool.panic = 2 * pool.ejected.size() > candidates;
   if (pool.panic) pool.eligible.insert(pool.eligible.end(), pool.ejected.begin(), pool.ejected.end());
   std::sort(pool.eligible.begin(), pool.eligible.end());
+}
+
+std::span<const uint32_t> ReplicaTable::Without(const Pool& pool, std::span<const ReplicaId> excluded,
+                                                std::vector<uint32_t>& allowed) const {
+  allowed.clear();
+  for (const uint32_t slot : pool.eligible) {
+    if (std::find(excluded.begin(), excluded.end(), slots_[slot]->id) == excluded.end())
+      allowed.push_back(slot);
+  }
+  return allowed;
 }
 
 Replica* ReplicaTable::WantsTrial(const Pool& pool, Instant now) {

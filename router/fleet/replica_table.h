@@ -1,9 +1,10 @@
 // ReplicaTable: the members of the fleet, by id, by URL and by dense slot, and who may serve a model now.
-// Eligible(model): members that serve it, have weight and do not drain, in the best state that any of them is in:
-//   up and not cooling > up but cooling > not yet probed. When more than half of them is ejected, the ejected ones are
+// Eligible(model): members that serve it, have weight and do not drain, in the best state that any of them
+// is in:
+//   up and not cooling > up but cooling > not yet probed. When more than half are ejected, these are
 //   let in as well (panic). Down (by probes) and draining ones never are.
-// A removed replica leaves every set at once; its record lives until its last request ended. Ids are never reused, slots
-// are. Not thread-safe; time is an argument.
+// A removed replica leaves every set at once; its record lives until its last request ended. Ids are never
+// reused, slots are. Not thread-safe; time is an argument.
 #pragma once
 
 #include <map>
@@ -49,6 +50,9 @@ class ReplicaTable {
     bool panic = false;
   };
   const Pool& PoolOf(const std::string& resolved_model, Instant now);
+  /// The pool's eligible slots but for those of `excluded`; kept in `allowed`.
+  std::span<const uint32_t> Without(const Pool& pool, std::span<const ReplicaId> excluded,
+                                    std::vector<uint32_t>& allowed) const;
   /// An ejected member of the pool whose time is over and that has no trial running.
   Replica* WantsTrial(const Pool& pool, Instant now);
 
@@ -78,7 +82,7 @@ class ReplicaTable {
   std::vector<std::unique_ptr<Replica>> slots_;
   std::vector<Replica*> members_;
   absl::flat_hash_map<ReplicaId, uint32_t> slot_of_;  // look-up only
-  std::map<std::string, CachedPool> pools_;  // keyed by declared models and ""
+  std::map<std::string, CachedPool> pools_;           // keyed by declared models and ""
   std::vector<std::string> models_;
   uint64_t models_version_ = 0;
   std::string none_;

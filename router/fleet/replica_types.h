@@ -1,5 +1,5 @@
-// What shells tell the router of a replica and what operators see of it: specification, facts, load, cache events, view.
-// Plain values; owned by whoever holds them.
+// What shells tell the router of a replica and what operators see of it: specification, facts, load, cache
+// events, view. Plain values; owned by whoever holds them.
 #pragma once
 
 #include <span>
@@ -19,7 +19,7 @@ struct ReplicaSpec {
   std::string url;                  // identity of the place: http://… or grpc://…; the ring hashes it
   std::vector<std::string> models;  // empty until known
   double weight = 1;
-  int64_t kv_tokens = 0;            // 0: unknown
+  int64_t kv_tokens = 0;  // 0: unknown
   CapacitySource kv_source = CapacitySource::kUnknown;
 };
 
@@ -29,8 +29,8 @@ struct ReplicaFacts {
   std::vector<std::string> models;
   int64_t kv_tokens = 0;
   CapacitySource kv_source = CapacitySource::kUnknown;
-  int32_t block_size = 0;           // tokens per engine block; 0: unknown
-  int32_t context_length = 0;       // 0: unknown
+  int32_t block_size = 0;      // tokens per engine block; 0: unknown
+  int32_t context_length = 0;  // 0: unknown
   bool draining = false;
 };
 
@@ -78,7 +78,7 @@ struct ReplicaView {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   double prefill_tokens_per_second = 0;
-  bool load_stale = true;            // no load report within the staleness bound: own counts are used
+  bool load_stale = true;  // no load report within the staleness bound: own counts are used
   uint64_t health_transitions = 0;
 };
 

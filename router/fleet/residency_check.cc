@@ -25,7 +25,8 @@ void ResidencyIndex::CheckNode(uint32_t index) const {
   KVRING_CHECK(most == node.hashes.size() && tail == (TailBytes(node) > 0));
   KVRING_CHECK(node.first_child == kNone || !tail);
   KVRING_CHECK(node.marked_blocks <= node.hashes.size());
-  for (size_t i = 1; i < node.marks.size(); ++i) KVRING_CHECK(MarkOffset(node.marks[i - 1]) <= MarkOffset(node.marks[i]));
+  for (size_t i = 1; i < node.marks.size(); ++i)
+    KVRING_CHECK(MarkOffset(node.marks[i - 1]) <= MarkOffset(node.marks[i]));
   for (uint32_t i = 0; i < node.hashes.size(); ++i) {
     const uint64_t* slot = FindSlot(node.hashes[i]);
     KVRING_CHECK(slot != nullptr && *slot >> 32 == index && (*slot & 0xff) == i);

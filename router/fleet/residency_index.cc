@@ -8,7 +8,8 @@
 namespace kvring::router {
 namespace {
 
-// A chat prompt goes on with this at the engine (generation prompt): block ends inside it belong to the prompt.
+// A chat prompt goes on with this at the engine (generation prompt): block ends inside it belong to the
+// prompt.
 constexpr std::string_view kAnswerStart = "assistant\x1f";
 
 bool IsChat(const PromptKey& prompt) {
@@ -27,8 +28,8 @@ std::string_view BytesFrom(const PromptKey& prompt, size_t from, std::string& bu
 
 }  // namespace
 
-// Prefix closure makes "is block k known" monotone in k. The search trusts the table's tags; its end is verified, and in the
-// rare case that a tag misled it, it is done again with full hashes.
+// Prefix closure makes "is block k known" monotone in k. The search trusts the table's tags; its end is
+// verified, and in the rare case that a tag misled it, it is done again with full hashes.
 template <class Find>
 size_t ResidencyIndex::DeepestKnown(const PromptKey& prompt, Find&& find, uint64_t& deepest) const {
   size_t known = 0, unknown = prompt.chain.size() + 1;
@@ -48,9 +49,11 @@ void ResidencyIndex::Locate(const PromptKey& prompt, ResidencyPath& path) const 
   path.steps.clear();
   path.blocks = 0;
   uint64_t deepest = 0;
-  size_t known = DeepestKnown(prompt, [this](uint64_t hash) { return FindLikely(hash); }, deepest);
+  size_t known = DeepestKnown(
+      prompt, [this](uint64_t hash) { return FindLikely(hash); }, deepest);
   if (known > 0 && HashIn(deepest) != prompt.chain[known - 1].value) {
-    known = DeepestKnown(prompt, [this](uint64_t hash) { return FindSlot(hash); }, deepest);
+    known = DeepestKnown(
+        prompt, [this](uint64_t hash) { return FindSlot(hash); }, deepest);
   }
   uint32_t node = kNone;
   if (known > 0) {
@@ -99,9 +102,10 @@ void ResidencyIndex::Holders(const ResidencyPath& path, size_t limit, std::vecto
   }
 }
 
-// How many of the node's marks inside its block `block` fit `bytes` (which begin at that block), before offset `limit`.
-uint32_t ResidencyIndex::MatchingMarks(const Node& node, uint32_t block, std::string_view bytes, int64_t limit,
-                                       uint32_t* last) const {
+// How many of the node's marks inside its block `block` fit `bytes` (which begin at that block), before
+// offset `limit`.
+uint32_t ResidencyIndex::MatchingMarks(const Node& node, uint32_t block, std::string_view bytes,
+                                       int64_t limit, uint32_t* last) const {
   const auto from = block * static_cast<uint32_t>(kIndexBlockBytes);
   uint32_t count = 0;
   auto it = std::upper_bound(node.marks.begin(), node.marks.end(), from << 16 | 0xffff);
@@ -114,7 +118,8 @@ uint32_t ResidencyIndex::MatchingMarks(const Node& node, uint32_t block, std::st
   return count;
 }
 
-Residency ResidencyIndex::Resolve(const ResidencyPath& path, const PromptKey& prompt, uint32_t replica) const {
+Residency ResidencyIndex::Resolve(const ResidencyPath& path, const PromptKey& prompt,
+                                  uint32_t replica) const {
   for (const ResidencyPath::Step step : path.steps) {
     const Node& node = nodes_[step.node];
     const uint32_t index = FindCopy(node, replica);
@@ -128,7 +133,8 @@ Residency ResidencyIndex::Resolve(const ResidencyPath& path, const PromptKey& pr
     const auto upto = std::upper_bound(node.marks.begin(), node.marks.end(), border << 16 | 0xffff);
     const auto in_node = upto - node.marks.begin();
     // The engine computes at least the last prompt token anew, so a block that would hold it is not reused.
-    const bool holds_last = static_cast<int64_t>(whole) == end && in_node > 0 && MarkOffset(*(upto - 1)) == border;
+    const bool holds_last =
+        static_cast<int64_t>(whole) == end && in_node > 0 && MarkOffset(*(upto - 1)) == border;
     Residency found{static_cast<int64_t>(whole), node.marks_before + in_node - (holds_last ? 1 : 0),
                     node.exact && node.marked_blocks >= blocks};
 

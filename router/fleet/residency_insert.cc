@@ -66,7 +66,8 @@ void ResidencyIndex::Insert(const Holding& holding, uint32_t replica) {
   const auto [node, blocks] = path.steps.front();
   const uint32_t deepest = FindCopy(nodes_[node], replica);
   const bool more = in.blocks > path.blocks || !Holds(in, node, deepest, blocks);
-  // What the replica holds beyond the prompt's end was not used by it, so it keeps its age: divided before the touch.
+  // What the replica holds beyond the prompt's end was not used by it, so it keeps its age: divided before
+  // the touch.
   const bool ends_inside = deepest != kNone && copies_[deepest].blocks > blocks;
   if (blocks < nodes_[node].hashes.size() && (more || ends_inside)) Split(node, blocks);
   TouchPath(in, path, replica);
@@ -150,7 +151,8 @@ uint32_t ResidencyIndex::ChildFor(Incoming& in, uint32_t node, uint32_t replica)
     BringForward(child);
     return child;
   }
-  const uint32_t child = NewNode(node, nodes_[node].start + static_cast<uint32_t>(nodes_[node].hashes.size()));
+  const uint32_t child =
+      NewNode(node, nodes_[node].start + static_cast<uint32_t>(nodes_[node].hashes.size()));
   touched_.push_back(AddCopy(child, replica));
   LinkNewest(touched_.back());
   return child;
@@ -177,7 +179,8 @@ void ResidencyIndex::Append(Incoming& in, uint32_t node, uint32_t replica) {
   MarkBlocks(in, node, blocks);
 }
 
-// Marks of the node's first `blocks` whole blocks. Reported ends replace guessed marks if they cover the whole node.
+// Marks of the node's first `blocks` whole blocks. Reported ends replace guessed marks if they cover the
+// whole node.
 void ResidencyIndex::MarkBlocks(const Incoming& in, uint32_t node, uint32_t blocks) {
   Node& n = nodes_[node];
   const bool upgrade = in.exact && !n.exact && blocks == n.hashes.size();
@@ -198,7 +201,8 @@ void ResidencyIndex::MarkBlocks(const Incoming& in, uint32_t node, uint32_t bloc
   for (uint32_t i = n.marked_blocks; i < blocks; ++i) {
     const std::string_view bytes = in.block(n.start + i);
     const auto base = i * static_cast<uint32_t>(kIndexBlockBytes);
-    in.VisitMarks(n.start + i, [&](uint32_t at) { n.marks.push_back(MakeMark(base + at, bytes.substr(0, at))); });
+    in.VisitMarks(n.start + i,
+                  [&](uint32_t at) { n.marks.push_back(MakeMark(base + at, bytes.substr(0, at))); });
   }
   n.marked_blocks = blocks;
 }
@@ -217,7 +221,8 @@ void ResidencyIndex::MarkTail(const Incoming& in, uint32_t node) {
     }
     const std::string_view bytes = in.block(in.blocks);
     const auto base = static_cast<uint32_t>(n.hashes.size() * kIndexBlockBytes);
-    in.VisitMarks(in.blocks, [&](uint32_t at) { n.marks.push_back(MakeMark(base + at, bytes.substr(0, at))); });
+    in.VisitMarks(in.blocks,
+                  [&](uint32_t at) { n.marks.push_back(MakeMark(base + at, bytes.substr(0, at))); });
   }
   const CopyRef only = nodes_[node].copies.front();
   Resize(only.copy, copies_[only.copy].blocks, true);

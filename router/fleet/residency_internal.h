@@ -1,4 +1,5 @@
-// Private parts of ResidencyIndex that its source files share: one insert's content, and the accounting of node memory.
+// Private parts of ResidencyIndex that its source files share: one insert's content, and the accounting of
+// node memory.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 
 namespace kvring::router {
 
-/// A mark: where cached tokens can end. Offset from the node's start (1 … 129 · 256), 16 bits of hash of the bytes from
-/// the start of its index block to it.
+/// A mark: where cached tokens can end. Offset from the node's start (1 … 129 · 256), 16 bits of hash of the
+/// bytes from the start of its index block to it.
 constexpr uint32_t MarkOffset(uint32_t mark) { return mark >> 16; }
 inline uint32_t MakeMark(uint32_t offset, std::string_view bytes_of_block_so_far) {
   return offset << 16 | static_cast<uint32_t>(HashName(bytes_of_block_so_far) >> 48);
@@ -39,17 +40,19 @@ class ResidencyIndex::Recount {
   Node& node_;
 };
 
-/// Prompt and continuation as one text: chain, bytes of any block, marks. Blocks of the prompt are read in place; from its
-/// last partial block on the text is joined in `rest`.
+/// Prompt and continuation as one text: chain, bytes of any block, marks. Blocks of the prompt are read in
+/// place; from its last partial block on the text is joined in `rest`.
 struct ResidencyIndex::Incoming {
   explicit Incoming(const Holding& holding);
 
   uint64_t hash(size_t block) const {
-    return block < prompt.chain.size() ? prompt.chain[block].value : further[block - prompt.chain.size()].value;
+    return block < prompt.chain.size() ? prompt.chain[block].value
+                                       : further[block - prompt.chain.size()].value;
   }
   /// At most 256 bytes from this block's start.
   std::string_view block(size_t index) const;
-  /// Marks that end inside this block, by reported ends or every 64 bytes; offsets relative to the block, ascending.
+  /// Marks that end inside this block, by reported ends or every 64 bytes; offsets relative to the block,
+  /// ascending.
   template <class Visit>
   void VisitMarks(size_t block_index, Visit&& visit) const;
   uint32_t MarksBefore(size_t block_index) const;
@@ -68,10 +71,12 @@ template <class Visit>
 void ResidencyIndex::Incoming::VisitMarks(size_t block_index, Visit&& visit) const {
   const size_t from = block_index * kIndexBlockBytes, to = std::min(from + kIndexBlockBytes, size);
   if (!exact) {
-    for (size_t at = kForeignMarkBytes; from + at <= to; at += kForeignMarkBytes) visit(static_cast<uint32_t>(at));
+    for (size_t at = kForeignMarkBytes; from + at <= to; at += kForeignMarkBytes)
+      visit(static_cast<uint32_t>(at));
     return;
   }
-  // An end at 0 (template tokens before any canonical byte) depends on how the prompt begins: it is put at byte 1.
+  // An end at 0 (template tokens before any canonical byte) depends on how the prompt begins: it is put at
+  // byte 1.
   const uint32_t first = block_index == 0 ? 0 : static_cast<uint32_t>(from + 1);
   for (auto it = std::lower_bound(ends.begin(), ends.end(), first); it != ends.end() && *it <= to; ++it) {
     visit(std::max<uint32_t>(*it, 1) - static_cast<uint32_t>(from));

@@ -1,4 +1,5 @@
-// ResidencyIndex: its memory: hash table, nodes, copies, eviction. Queries: residency_index.cc; inserts: residency_insert.cc.
+// ResidencyIndex: its memory: hash table, nodes, copies, eviction. Queries: residency_index.cc; inserts:
+// residency_insert.cc.
 #include <algorithm>
 #include <bit>
 
@@ -8,7 +9,8 @@
 namespace kvring::router {
 namespace {
 
-// Of the bound: 8 for the slot, the rest for the hash, four marks and a share of a node that the slot leads to.
+// Of the bound: 8 for the slot, the rest for the hash, four marks and a share of a node that the slot leads
+// to.
 constexpr int64_t kBytesPerSlot = 48;
 
 constexpr uint64_t SlotOf(uint64_t hash, uint32_t node, uint32_t position) {
@@ -21,7 +23,8 @@ constexpr bool SameTag(uint64_t slot, uint64_t hash) { return ((slot >> 8) & 0xf
 }  // namespace
 
 ResidencyIndex::ResidencyIndex(int64_t max_bytes) : max_bytes_(max_bytes) {
-  const uint64_t slots = std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(max_bytes / kBytesPerSlot, 64)));
+  const uint64_t slots =
+      std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(max_bytes / kBytesPerSlot, 64)));
   slot_mask_ = slots - 1;
   // calloc: pages that are never used cost no memory.
   table_.reset(static_cast<uint64_t*>(std::calloc(slots, sizeof(uint64_t))));
@@ -63,7 +66,8 @@ void ResidencyIndex::AddSlot(uint64_t hash, uint32_t node, uint32_t position) {
   ++used_slots_;
 }
 
-// Linear probing without tombstones: later entries of the run move back over the hole (Knuth 6.4, algorithm R).
+// Linear probing without tombstones: later entries of the run move back over the hole (Knuth 6.4, algorithm
+// R).
 void ResidencyIndex::RemoveSlot(uint64_t hash) {
   uint64_t* const found = FindSlot(hash);
   KVRING_CHECK(found != nullptr);
@@ -119,7 +123,8 @@ void ResidencyIndex::Link(uint32_t node, uint32_t parent) {
 void ResidencyIndex::Unlink(uint32_t node) {
   const Node& n = nodes_[node];
   if (n.next_sibling != kNone) nodes_[n.next_sibling].previous_sibling = n.previous_sibling;
-  (n.previous_sibling != kNone ? nodes_[n.previous_sibling].next_sibling : nodes_[n.parent].first_child) = n.next_sibling;
+  (n.previous_sibling != kNone ? nodes_[n.previous_sibling].next_sibling : nodes_[n.parent].first_child) =
+      n.next_sibling;
 }
 
 // To the front of its siblings: only the most recently used ones are looked through.
@@ -129,13 +134,15 @@ void ResidencyIndex::BringForward(uint32_t node) {
   Link(node, nodes_[node].parent);
 }
 
-// Blocks from `blocks` on, the tail and all children move to a new only child; copies that reach further are divided.
+// Blocks from `blocks` on, the tail and all children move to a new only child; copies that reach further are
+// divided.
 void ResidencyIndex::Split(uint32_t upper, uint32_t blocks) {
   const uint32_t children = nodes_[upper].first_child;
   nodes_[upper].first_child = kNone;
   const uint32_t lower = NewNode(upper, nodes_[upper].start + blocks);
   nodes_[lower].first_child = children;
-  for (uint32_t child = children; child != kNone; child = nodes_[child].next_sibling) nodes_[child].parent = lower;
+  for (uint32_t child = children; child != kNone; child = nodes_[child].next_sibling)
+    nodes_[child].parent = lower;
   SplitContent(upper, lower, blocks);
   for (const CopyRef ref : nodes_[upper].copies) {
     Copy& held = copies_[ref.copy];
@@ -159,7 +166,8 @@ void ResidencyIndex::SplitContent(uint32_t upper, uint32_t lower, uint32_t block
   u.hashes.resize(blocks);
 
   const uint32_t border = blocks * static_cast<uint32_t>(kIndexBlockBytes);
-  const auto first = std::find_if(u.marks.begin(), u.marks.end(), [&](uint32_t m) { return MarkOffset(m) > border; });
+  const auto first =
+      std::find_if(u.marks.begin(), u.marks.end(), [&](uint32_t m) { return MarkOffset(m) > border; });
   for (auto it = first; it != u.marks.end(); ++it) l.marks.push_back(*it - (border << 16));
   u.marks.erase(first, u.marks.end());
   l.exact = u.exact;
@@ -224,7 +232,8 @@ uint32_t ResidencyIndex::AddCopy(uint32_t node, uint32_t replica) {
   copies_[copy] = {.node = node, .replica = replica};
   const Recount recount(*this, node);
   std::vector<CopyRef>& refs = nodes_[node].copies;
-  refs.insert(std::lower_bound(refs.begin(), refs.end(), replica, [](CopyRef ref, uint32_t r) { return ref.replica < r; }),
+  refs.insert(std::lower_bound(refs.begin(), refs.end(), replica,
+                               [](CopyRef ref, uint32_t r) { return ref.replica < r; }),
               {replica, copy});
   return copy;
 }
@@ -247,7 +256,8 @@ int64_t ResidencyIndex::TailBytes(const Node& node) const {
 }
 
 int64_t ResidencyIndex::CopyBytes(const Copy& copy) const {
-  return copy.blocks * static_cast<int64_t>(kIndexBlockBytes) + (copy.tail ? TailBytes(nodes_[copy.node]) : 0);
+  return copy.blocks * static_cast<int64_t>(kIndexBlockBytes) +
+         (copy.tail ? TailBytes(nodes_[copy.node]) : 0);
 }
 
 void ResidencyIndex::Resize(uint32_t copy, uint32_t blocks, bool tail) {
@@ -314,12 +324,13 @@ void ResidencyIndex::EvictOldest(uint32_t replica, int64_t bytes) {
 
 // Evicts until an insert of so many new blocks fits both bounds; false if it cannot.
 bool ResidencyIndex::MakeRoom(size_t blocks) {
-  constexpr int64_t kMostPerBlock = 2 * (8 + 4 * 8);           // vectors grow by doubling; up to 8 marks
+  constexpr int64_t kMostPerBlock = 2 * (8 + 4 * 8);  // vectors grow by doubling; up to 8 marks
   constexpr int64_t kMostPerInsert = 8 * (sizeof(Node) + sizeof(Copy) + 64) + 4096;
   constexpr int64_t kShare = 64 * kIndexBlockBytes;
   const int64_t need = static_cast<int64_t>(blocks) * kMostPerBlock + kMostPerInsert;
   const size_t most_slots = (slot_mask_ + 1) / 4 * 3;
-  // Freed nodes and copies are kept for reuse: their pools may take 3/8 of the bound, or they could starve the rest.
+  // Freed nodes and copies are kept for reuse: their pools may take 3/8 of the bound, or they could starve
+  // the rest.
   const size_t most_nodes = static_cast<size_t>(max_bytes_) / 4 / sizeof(Node);
   const size_t most_copies = static_cast<size_t>(max_bytes_) / 8 / sizeof(Copy);
   const size_t new_nodes = blocks / kNodeBlocks + 4;

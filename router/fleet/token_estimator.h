@@ -1,5 +1,6 @@
-// TokenEstimator: bytes of canonical prompt per token, per model, learnt from usage: two running sums, halved every million
-// tokens so that it follows a change of language. 4 bytes until something is known. Pure; not thread-safe.
+// TokenEstimator: bytes of canonical prompt per token, per model, learnt from usage: two running sums,
+// halved every million tokens so that it follows a change of language. 4 bytes until something is known.
+// Pure; not thread-safe.
 #pragma once
 
 #include <cstdint>

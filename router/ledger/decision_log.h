@@ -1,6 +1,7 @@
-// DecisionLog: the stories of the last `capacity` requests in a ring, found by client name or id, and the sums over all
-// requests. Open at the first decision of a request, Close exactly once; a story that was overwritten meanwhile still
-// counts in the sums. A client name that repeats finds the latest. Memory is bounded by the capacity. Pure.
+// DecisionLog: the stories of the last `capacity` requests in a ring, found by client name or id, and the
+// sums over all requests. Open at the first decision of a request, Close exactly once; a story that was
+// overwritten meanwhile still counts in the sums. A client name that repeats finds the latest. Memory is
+// bounded by the capacity. Pure.
 #pragma once
 
 #include <optional>
@@ -27,7 +28,7 @@ class DecisionLog {
     OutcomeClass outcome = OutcomeClass::kOk;
     std::optional<Reason> reason;  // absent: refused
     int64_t prompt_tokens = 0;
-    int64_t cached_tokens = -1;    // -1: not told
+    int64_t cached_tokens = -1;  // -1: not told
     int64_t predicted_cached_tokens = 0;
     int64_t completion_tokens = 0;
     Duration total{};
@@ -44,7 +45,7 @@ class DecisionLog {
   std::vector<DecisionRecord> ring_;
   size_t capacity_;
   uint64_t opened_ = 0;
-  absl::flat_hash_map<RequestId, size_t> by_id_;      // look-up only
+  absl::flat_hash_map<RequestId, size_t> by_id_;  // look-up only
   absl::flat_hash_map<std::string, RequestId> by_name_;
   Totals totals_;
 };

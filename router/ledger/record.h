@@ -1,4 +1,5 @@
-// What is kept of each request for operators: its story (DecisionRecord) and sums over all (Totals). Plain values.
+// What is kept of each request for operators: its story (DecisionRecord) and sums over all (Totals). Plain
+// values.
 #pragma once
 
 #include <string>
@@ -19,15 +20,15 @@ struct DecisionRecord {
   std::string model;
   Instant at;
   SessionSource session_source = SessionSource::kNone;
-  Decision decision;              // of the last attempt
+  Decision decision;  // of the last attempt
   std::string replica_name;
   int attempts = 0;
   bool complete = false;
   OutcomeClass outcome = OutcomeClass::kOk;
-  int64_t prompt_tokens = 0;      // reported
-  int64_t cached_tokens = -1;     // reported; -1: not told
+  int64_t prompt_tokens = 0;   // reported
+  int64_t cached_tokens = -1;  // reported; -1: not told
   int64_t completion_tokens = 0;
-  Duration ttft{};                // 0: no first token
+  Duration ttft{};  // 0: no first token
   Duration total{};
 };
 

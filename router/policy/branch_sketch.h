@@ -1,8 +1,8 @@
-// BranchSketch: how much of the recent traffic passes each point of its prompts' chains. A count-min sketch (Cormode and
-// Muthukrishnan 2005; two rows) over chain hashes at a grid of levels (each up to 8, then eight per octave), halved every
-// few thousand requests. The branch key of a prompt is the first grid level whose share of traffic is small enough for one
-// home to serve: where traffic branches, however long the common head is. Counts fall along a chain, so it is found by
-// binary search. Fixed memory; pure; not thread-safe.
+// BranchSketch: how much of the recent traffic passes each point of its prompts' chains. A count-min sketch
+// (Cormode and Muthukrishnan 2005; two rows) over chain hashes at a grid of levels (each up to 8, then eight
+// per octave), halved every few thousand requests. The branch key of a prompt is the first grid level whose
+// share of traffic is small enough for one home to serve: where traffic branches, however long the common
+// head is. Counts fall along a chain, so it is found by binary search. Fixed memory; pure; not thread-safe.
 #pragma once
 
 #include <array>
@@ -18,7 +18,8 @@ class BranchSketch {
   BranchSketch() : counts_(2 * kWidth) {}
 
   void Count(const PromptKey& prompt);
-  /// Key of the first level with at most `share` of the traffic; the deepest if none, the whole text if shorter than a block.
+  /// Key of the first level with at most `share` of the traffic; the deepest if none, the whole text if
+  /// shorter than a block.
   uint64_t BranchKey(const PromptKey& prompt, double share) const;
 
  private:

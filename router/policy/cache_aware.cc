@@ -11,7 +11,7 @@ constexpr size_t kHomes = 2;
 constexpr size_t kHomesSeen = 16;
 constexpr double kDecodeWeight = 0.5;
 constexpr double kOutputWeight = 0.2;
-constexpr double kPromiseWindow = 128;      // requests per replica that a promise is kept for
+constexpr double kPromiseWindow = 128;  // requests per replica that a promise is kept for
 constexpr double kBranchShareMemory = 0.01;
 constexpr double kSlowestReleaseSeconds = 60;  // to free a whole cache, where nothing is known
 
@@ -28,7 +28,8 @@ double EvictingShare(const PickInput& input, const Replica& replica, double u) {
   return 1 - std::min(room / u, 1.0);
 }
 
-// Seconds until the running requests have freed what the queue and this request need; only a fresh report knows.
+// Seconds until the running requests have freed what the queue and this request need; only a fresh report
+// knows.
 double MemoryWait(const PickInput& input, const Replica& replica, double u) {
   if (replica.kv_tokens <= 0 || !replica.load_fresh(input.now)) return 0;
   const auto room = static_cast<double>(replica.kv_tokens - replica.report.kv_used_tokens);
@@ -58,14 +59,18 @@ void CacheAware::AddHomes(const PickInput& input) {
 // Of the two deepest levels, the two holders with the least pending prefill each.
 void CacheAware::AddHolders(const PickInput& input, Random& random) {
   input.index.Holders(input.path, kHoldersSeen, holders_);
-  std::erase_if(holders_, [&](const ResidencyIndex::Depth& holder) { return !input.IsEligible(holder.replica); });
-  std::stable_sort(holders_.begin(), holders_.end(), [](const auto& a, const auto& b) { return a.blocks > b.blocks; });
+  std::erase_if(holders_,
+                [&](const ResidencyIndex::Depth& holder) { return !input.IsEligible(holder.replica); });
+  std::stable_sort(holders_.begin(), holders_.end(),
+                   [](const auto& a, const auto& b) { return a.blocks > b.blocks; });
   const auto lighter = [&](const auto& a, const auto& b) {
-    return input.fleet.at(a.replica)->PendingTokens(input.now) < input.fleet.at(b.replica)->PendingTokens(input.now);
+    return input.fleet.at(a.replica)->PendingTokens(input.now) <
+           input.fleet.at(b.replica)->PendingTokens(input.now);
   };
   auto from = holders_.begin();
   for (int level = 0; level < 2 && from != holders_.end(); ++level) {
-    const auto to = std::find_if(from, holders_.end(), [&](const auto& h) { return h.blocks != from->blocks; });
+    const auto to =
+        std::find_if(from, holders_.end(), [&](const auto& h) { return h.blocks != from->blocks; });
     std::rotate(from, from + static_cast<std::ptrdiff_t>(random.Below(static_cast<uint64_t>(to - from))), to);
     const auto taken = from + std::min<std::ptrdiff_t>(2, to - from);
     std::partial_sort(from, taken, to, lighter);
@@ -80,7 +85,8 @@ void CacheAware::Gather(const PickInput& input, Random& random) {
   AddHomes(input);
   if (input.eligible.size() <= kScoreAllUpTo) {
     const size_t turn = random.Below(input.eligible.size());
-    for (size_t i = 0; i < input.eligible.size(); ++i) Add(input.eligible[(turn + i) % input.eligible.size()]);
+    for (size_t i = 0; i < input.eligible.size(); ++i)
+      Add(input.eligible[(turn + i) % input.eligible.size()]);
   } else {
     if (input.session_slot) Add(*input.session_slot);
     AddHolders(input, random);
@@ -106,9 +112,11 @@ Candidate CacheAware::Score(const PickInput& input, uint32_t slot) const {
   return c;
 }
 
-// A branch goes to the cheapest of those below the bound (if there are none among the candidates, to the least promised),
-// unless that costs more than a prefill of the whole prompt: then what keeps it away is congestion, not a missing copy.
-size_t CacheAware::Cheapest(const PickInput& input, const std::vector<Candidate>& candidates, bool branch) const {
+// A branch goes to the cheapest of those below the bound (if there are none among the candidates, to the
+// least promised), unless that costs more than a prefill of the whole prompt: then what keeps it away is
+// congestion, not a missing copy.
+size_t CacheAware::Cheapest(const PickInput& input, const std::vector<Candidate>& candidates,
+                            bool branch) const {
   size_t any = 0, bounded = candidates.size(), least_promised = 0;
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].cost_s < candidates[any].cost_s) any = i;
@@ -124,7 +132,8 @@ size_t CacheAware::Cheapest(const PickInput& input, const std::vector<Candidate>
   return candidates[bounded].cost_s - candidates[any].cost_s <= whole_prompt_s ? bounded : any;
 }
 
-Reason CacheAware::Explain(const PickInput& input, const std::vector<Candidate>& candidates, size_t chosen) const {
+Reason CacheAware::Explain(const PickInput& input, const std::vector<Candidate>& candidates,
+                           size_t chosen) const {
   int64_t deepest = 0;
   for (const Candidate& c : candidates) deepest = std::max(deepest, c.matched_tokens);
   const int64_t matched = candidates[chosen].matched_tokens;
@@ -142,8 +151,8 @@ double CacheAware::PromiseOf(const PickInput& input, uint32_t slot) const {
   return promised_[slot].load * replica.slowness.value() / replica.weight;
 }
 
-// The mean is taken over those that serve now; in a large fleet once per as many decisions as it has members, so it costs
-// a decision O(1) and is at most 1/128 of the window old.
+// The mean is taken over those that serve now; in a large fleet once per as many decisions as it has
+// members, so it costs a decision O(1) and is at most 1/128 of the window old.
 void CacheAware::RefreshBound(const PickInput& input) {
   promised_.resize(std::max<size_t>(promised_.size(), input.fleet.slot_count()));
   if (bound_uses_left_ > 0 && bound_members_ == input.eligible.size()) {

@@ -1,23 +1,26 @@
-// CacheAware, the default: least marginal cost over few candidates, homes on an adaptive ring, new branches by promise.
+// CacheAware, the default: least marginal cost over few candidates, homes on an adaptive ring, new branches
+// by promise.
 //
-//   u    = prompt − matched_i                    tokens to prefill there (in-flight prompts count as matched)
-//   own  = B_i + u / R_i                         B: seconds of dispatched prefill not done yet; R: prefill tokens/s
-//   q_i  = P_i + 0.5 · D_i                       requests awaiting their first token, and half of those decoding
-//   q    = (q_i + mean q) / 2                    those who wait now, and those who will: they come at the mean load
-//   e    = share of u that must evict            0 while the replica has room or its capacity is unknown
-//   ext  = (u / R_i) · (q · (1 + e) + e)         what serving it here costs others: delay, and blocks they lose
+//   u    = prompt − matched_i              tokens to prefill there (in-flight prompts count as matched)
+//   own  = B_i + u / R_i                   B: seconds of dispatched prefill not done yet; R: tokens/s
+//   q_i  = P_i + 0.5 · D_i                 requests awaiting their first token, and half of those decoding
+//   q    = (q_i + mean q) / 2              those who wait now, and those who will, at the mean load
+//   e    = share of u that must evict      0 while the replica has room or its capacity is unknown
+//   ext  = (u / R_i) · (q · (1 + e) + e)   what it costs others here: delay, and blocks they lose
 //   mem  = max(0, need + queued need − room_i) / release rate
-//   dec  = 0.2 · step_i · D_i · mean output      a longer batch slows each of its members
+//   dec  = 0.2 · step_i · D_i · mean output   a longer batch slows each of its members
 //   choose argmin own + ext + mem + dec
 //
-// A prompt that goes on where a known one ended (a next turn) is placed by cost alone. One that begins something (a new
-// prompt, or a branch off a shared head) also brings the turns that will follow, so it only goes where the promised load,
+// A prompt that goes on where a known one ended (a next turn) is placed by cost alone. One that begins
+// something (a new prompt, or a branch off a shared head) also brings the turns that will follow, so it only
+// goes where the promised load,
 //   p_i = (requests + λ · branches, fading) · slowness_i / w_i,   λ = mean requests per branch, learnt,
-// is at most the mean and half a branch: bounded loads (ring.h) on expected instead of present load. A hot prefix's
-// home fills up to that bound; then the cheapest next one gets a copy, in ring order, so routers that share no state agree.
+// is at most the mean and half a branch: bounded loads (ring.h) on expected instead of present load. A hot
+// prefix's home fills up to that bound; then the cheapest next one gets a copy, in ring order, so routers
+// that share no state agree.
 //
-// candidates = all, up to 16 eligible; else the 2 least loaded of the deepest holders and of the next depth, 2 ring homes of
-// the branch key, 2 random, the session's last replica.
+// candidates = all, up to 16 eligible; else the 2 least loaded of the deepest holders and of the next depth,
+// 2 ring homes of the branch key, 2 random, the session's last replica.
 #pragma once
 
 #include "router/policy/branch_sketch.h"

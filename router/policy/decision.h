@@ -34,11 +34,11 @@ struct Decision {
   std::optional<ReplicaId> replica;  // empty: refused
   Reason reason = Reason::kCold;
   Refusal refusal = Refusal::kNone;
-  Duration retry_after{};            // with a refusal, at least 1 s
-  int64_t prompt_tokens = 0;         // estimate in byte mode
+  Duration retry_after{};     // with a refusal, at least 1 s
+  int64_t prompt_tokens = 0;  // estimate in byte mode
   int64_t predicted_cached_tokens = 0;
-  bool prediction_exact = false;     // from reported block ends, or token ids; else an estimate within one engine block
-  std::vector<Candidate> candidates; // the chosen one first
+  bool prediction_exact = false;      // from reported block ends or token ids; else an estimate
+  std::vector<Candidate> candidates;  // the chosen one first
 };
 
 }  // namespace kvring::router

@@ -13,7 +13,8 @@ double RequestsPerWeight(const PickInput& input, uint32_t slot) {
 }  // namespace
 
 Pick LeastRequests::Choose(const PickInput& input, Random& random) {
-  const uint32_t slot = ArgMin(input.eligible, random, [&](uint32_t s) { return RequestsPerWeight(input, s); });
+  const uint32_t slot =
+      ArgMin(input.eligible, random, [&](uint32_t s) { return RequestsPerWeight(input, s); });
   return {.slot = slot, .reason = Reason::kLeastLoad};
 }
 
@@ -32,7 +33,8 @@ Pick PowerOfTwo::Choose(const PickInput& input, Random& random) {
   const size_t first = random.Below(n);
   const size_t second = n == 1 ? first : (first + 1 + random.Below(n - 1)) % n;
   const uint32_t a = input.eligible[first], b = input.eligible[second];
-  return {.slot = RequestsPerWeight(input, b) < RequestsPerWeight(input, a) ? b : a, .reason = Reason::kLeastLoad};
+  return {.slot = RequestsPerWeight(input, b) < RequestsPerWeight(input, a) ? b : a,
+          .reason = Reason::kLeastLoad};
 }
 
 }  // namespace kvring::router

@@ -11,24 +11,36 @@ namespace kvring::router {
 
 std::string_view ReasonName(Reason reason) {
   switch (reason) {
-    case Reason::kSession: return "session";
-    case Reason::kPrefix: return "prefix";
-    case Reason::kRing: return "ring";
-    case Reason::kLeastLoad: return "least_load";
-    case Reason::kSpill: return "spill";
-    case Reason::kCold: return "cold";
-    case Reason::kRetry: return "retry";
+    case Reason::kSession:
+      return "session";
+    case Reason::kPrefix:
+      return "prefix";
+    case Reason::kRing:
+      return "ring";
+    case Reason::kLeastLoad:
+      return "least_load";
+    case Reason::kSpill:
+      return "spill";
+    case Reason::kCold:
+      return "cold";
+    case Reason::kRetry:
+      return "retry";
   }
   return "unknown";
 }
 
 std::string_view RefusalName(Refusal refusal) {
   switch (refusal) {
-    case Refusal::kNone: return "none";
-    case Refusal::kNoEndpoints: return "no_endpoints";
-    case Refusal::kQueueFull: return "queue_full";
-    case Refusal::kQueueTimeout: return "queue_timeout";
-    case Refusal::kLimit: return "limit";
+    case Refusal::kNone:
+      return "none";
+    case Refusal::kNoEndpoints:
+      return "no_endpoints";
+    case Refusal::kQueueFull:
+      return "queue_full";
+    case Refusal::kQueueTimeout:
+      return "queue_timeout";
+    case Refusal::kLimit:
+      return "limit";
   }
   return "unknown";
 }
@@ -39,11 +51,13 @@ int64_t PickInput::MatchedTokens(uint32_t slot) const {
   return std::min(static_cast<int64_t>(bytes / bytes_per_token), prompt_tokens - 1);
 }
 
-bool PickInput::IsEligible(uint32_t slot) const { return std::binary_search(eligible.begin(), eligible.end(), slot); }
+bool PickInput::IsEligible(uint32_t slot) const {
+  return std::binary_search(eligible.begin(), eligible.end(), slot);
+}
 
 std::vector<std::string> PolicyNames() {
-  return {"cache-aware",   "round-robin",  "random",     "least-requests", "least-prefill-tokens",
-          "power-of-two", "session-ring", "prefix-ring"};
+  return {"cache-aware",          "round-robin",  "random",       "least-requests",
+          "least-prefill-tokens", "power-of-two", "session-ring", "prefix-ring"};
 }
 
 std::unique_ptr<Policy> MakePolicy(std::string_view name) {

@@ -1,7 +1,8 @@
-// Policy: picks one replica for a request among those that may serve it. One policy per file; MakePolicy knows them by
-// name. A policy keeps only what follows from the members (rings) and from traffic (sketches, a turn counter); loads,
-// health and residency belong to the fleet and are read through PickInput. Same inputs and generator, same pick. No pick
-// depends on a replica's place in a list: ties go by rotation, ring or the generator. Pure; not thread-safe.
+// Policy: picks one replica for a request among those that may serve it. One policy per file; MakePolicy
+// knows them by name. A policy keeps only what follows from the members (rings) and from traffic (sketches,
+// a turn counter); loads, health and residency belong to the fleet and are read through PickInput. Same
+// inputs and generator, same pick. No pick depends on a replica's place in a list: ties go by rotation, ring
+// or the generator. Pure; not thread-safe.
 #pragma once
 
 #include <memory>
@@ -21,14 +22,14 @@ namespace kvring::router {
 struct PickInput {
   const ReplicaTable& fleet;
   ResidencyIndex& index;
-  const ResidencyPath& path;            // of this prompt
-  std::span<const uint32_t> eligible;   // slots, not empty, ascending
+  const ResidencyPath& path;           // of this prompt
+  std::span<const uint32_t> eligible;  // slots, not empty, ascending
   const PromptKey& prompt;
   double bytes_per_token = 4;
-  int64_t prompt_tokens = 0;            // at least 1
+  int64_t prompt_tokens = 0;  // at least 1
   double mean_output_tokens = 0;
   std::optional<SessionKey> session;
-  std::optional<uint32_t> session_slot; // who served the session last, if eligible
+  std::optional<uint32_t> session_slot;  // who served the session last, if eligible
   Instant now;
 
   /// Whole index blocks only, and never the last token.

@@ -35,7 +35,8 @@ void Ring::AddPoints(const Replica& replica) {
   const auto count = wanted <= 0 ? 0 : std::max<int64_t>(std::llround(std::min(wanted, 1e5)), 1);
   const uint64_t seed = HashName(replica.url);
   const auto middle = static_cast<std::ptrdiff_t>(points_.size());
-  for (int64_t i = 0; i < count; ++i) points_.push_back({MixBits(seed + static_cast<uint64_t>(i)), replica.slot});
+  for (int64_t i = 0; i < count; ++i)
+    points_.push_back({MixBits(seed + static_cast<uint64_t>(i)), replica.slot});
   std::sort(points_.begin() + middle, points_.end());
   std::inplace_merge(points_.begin(), points_.begin() + middle, points_.end());
 }
@@ -56,8 +57,8 @@ void Ring::Walk(uint64_t key, std::span<const uint32_t> eligible, size_t limit,
   }
 }
 
-Ring::BoundedPick Ring::ChooseBounded(uint64_t key, std::span<const uint32_t> eligible, const ReplicaTable& fleet,
-                                      Instant now) {
+Ring::BoundedPick Ring::ChooseBounded(uint64_t key, std::span<const uint32_t> eligible,
+                                      const ReplicaTable& fleet, Instant now) {
   double in_flight = 0, weights = 0;
   for (const uint32_t slot : eligible) {
     in_flight += fleet.at(slot)->Requests(now);

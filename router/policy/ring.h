@@ -1,6 +1,7 @@
-// Ring: consistent hashing (Karger et al. 1997) with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016). Each member
-// owns round(256 · weight) points, at hashes of its URL and the point's number, so equal member sets give equal rings in
-// any order on any router; adding a member takes keys only from others to it, removing one moves only its own keys.
+// Ring: consistent hashing (Karger et al. 1997) with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016).
+// Each member owns round(256 · weight) points, at hashes of its URL and the point's number, so equal member
+// sets give equal rings in any order on any router; adding a member takes keys only from others to it,
+// removing one moves only its own keys.
 //
 //   bounded load:  cap_i = ceil(1.25 · (L + 1) · w_i / Σ w),  L = requests in flight on the eligible members
 //                  the first distinct member clockwise of the key with load_i < cap_i; there always is one
@@ -26,14 +27,17 @@ class Ring {
   /// Takes over changes of membership and weights; cheap when there are none.
   void Sync(const ReplicaTable& fleet);
 
-  /// Distinct eligible members clockwise of the key, at most `limit`; `eligible` ascends; ends early when `enough(slot)` is true.
-  void Walk(uint64_t key, std::span<const uint32_t> eligible, size_t limit, const std::function<bool(uint32_t)>& enough);
+  /// Distinct eligible members clockwise of the key, at most `limit`; `eligible` ascends; ends early when
+  /// `enough(slot)` is true.
+  void Walk(uint64_t key, std::span<const uint32_t> eligible, size_t limit,
+            const std::function<bool(uint32_t)>& enough);
 
   struct BoundedPick {
     uint32_t slot = 0;
     bool spilled = false;  // not the key's first eligible member
   };
-  BoundedPick ChooseBounded(uint64_t key, std::span<const uint32_t> eligible, const ReplicaTable& fleet, Instant now);
+  BoundedPick ChooseBounded(uint64_t key, std::span<const uint32_t> eligible, const ReplicaTable& fleet,
+                            Instant now);
 
   size_t point_count() const { return points_.size(); }
 

@@ -1,7 +1,8 @@
-// router_decision [REPLICAS…]: cost of a routing decision with cache-aware, prompt parsed and hashed before: what the
-// gateway does under its lock. 8k-token prompts (32 KB) of conversations that share system prompts; the index is filled to
-// its bound. Prints one line per fleet size: p50 and p99 of OnRequest (match, score, choose) and of the whole life of a
-// request under the lock (OnRequest, OnDispatch, OnComplete), the hash outside of it, and memory per held block.
+// router_decision [REPLICAS…]: cost of a routing decision with cache-aware, prompt parsed and hashed before:
+// what the gateway does under its lock. 8k-token prompts (32 KB) of conversations that share system prompts;
+// the index is filled to its bound. Prints one line per fleet size: p50 and p99 of OnRequest (match, score,
+// choose) and of the whole life of a request under the lock (OnRequest, OnDispatch, OnComplete), the hash
+// outside of it, and memory per held block.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -41,7 +42,8 @@ class Bench {
  public:
   explicit Bench(int replicas) : router_(Router::Create({.seed = 1, .index_bytes = int64_t{512} << 20})) {
     for (int i = 0; i < replicas; ++i) {
-      const ReplicaId id = router_->AddReplica({.url = "http://10." + std::to_string(i / 256) + "." + std::to_string(i % 256) + ".1:80"}, now_);
+      const ReplicaId id = router_->AddReplica(
+          {.url = "http://10." + std::to_string(i / 256) + "." + std::to_string(i % 256) + ".1:80"}, now_);
       router_->OnProbe(id, true, now_);
     }
     for (uint64_t i = 0; i < kSystems; ++i) systems_.push_back(Text(i, 8192));
@@ -64,7 +66,10 @@ class Bench {
     flying_.push_back(id);
     if (flying_.size() > 64) {
       const RequestId done = flying_[flying_.size() - 65];
-      router_->OnComplete(done, {.usage = UsageReport{.prompt_tokens = 7000, .completion_tokens = 100, .cached_tokens = 6500}}, now_);
+      router_->OnComplete(
+          done,
+          {.usage = UsageReport{.prompt_tokens = 7000, .completion_tokens = 100, .cached_tokens = 6500}},
+          now_);
     }
     if (!measure) return;
     hash_.push_back(hash_us);
@@ -76,12 +81,15 @@ class Bench {
     constexpr uint64_t kConversations = 20'000;
     for (uint64_t c = 0; c < kConversations; ++c) Send(c, 0, false);
     Random random(9);
-    for (int i = 0; i < 20'000; ++i) Send(random.Below(kConversations), 1 + static_cast<uint64_t>(i) / 5000, true);
+    for (int i = 0; i < 20'000; ++i)
+      Send(random.Below(kConversations), 1 + static_cast<uint64_t>(i) / 5000, true);
     int64_t indexed = 0;
     for (const ReplicaView& view : router_->Replicas(now_)) indexed += view.indexed_tokens;
-    std::printf("%5d replicas, %.1fM tokens indexed: OnRequest p50 %.2f us p99 %.2f us; with OnDispatch p50 %.2f us p99 %.2f us; hash (no lock) p50 %.2f us\n",
-                replicas, static_cast<double>(indexed) * 1e-6, Quantile(request_, 0.5), Quantile(request_, 0.99),
-                Quantile(dispatch_, 0.5), Quantile(dispatch_, 0.99), Quantile(hash_, 0.5));
+    std::printf(
+        "%5d replicas, %.1fM tokens indexed: OnRequest p50 %.2f us p99 %.2f us; with OnDispatch p50 %.2f us "
+        "p99 %.2f us; hash (no lock) p50 %.2f us\n",
+        replicas, static_cast<double>(indexed) * 1e-6, Quantile(request_, 0.5), Quantile(request_, 0.99),
+        Quantile(dispatch_, 0.5), Quantile(dispatch_, 0.99), Quantile(hash_, 0.5));
   }
 
  private:

@@ -1,6 +1,6 @@
-// Predicted cached tokens against a toy engine that really keeps token blocks: its tokenizer makes tokens of 1 to 8 bytes,
-// its template adds special tokens without canonical bytes, its cache compares whole blocks of tokens from the start and
-// always computes at least the last prompt token. Nothing is evicted.
+// Predicted cached tokens against a toy engine that really keeps token blocks: its tokenizer makes tokens of
+// 1 to 8 bytes, its template adds special tokens without canonical bytes, its cache compares whole blocks of
+// tokens from the start and always computes at least the last prompt token. Nothing is evicted.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -29,7 +29,8 @@ class ToyTokenizer {
       text.remove_prefix(length);
     }
   }
-  /// `canonical` is whole records, then perhaps the beginning of the answer. Each record begins with a special token.
+  /// `canonical` is whole records, then perhaps the beginning of the answer. Each record begins with a
+  /// special token.
   static Tokens Chat(std::string_view canonical, uint32_t prelude) {
     Tokens out;
     for (uint32_t i = 0; i < prelude; ++i) Add("<prelude>", 0, out);
@@ -40,7 +41,8 @@ class ToyTokenizer {
       const size_t record_end = std::min(canonical.find('\x1e', role_end), canonical.size());
       Words(canonical.substr(at, role_end - at), at, out);
       Add("\n", static_cast<uint32_t>(role_end + 1), out);
-      Words(canonical.substr(role_end + 1, record_end - role_end - 1), static_cast<uint32_t>(role_end + 1), out);
+      Words(canonical.substr(role_end + 1, record_end - role_end - 1), static_cast<uint32_t>(role_end + 1),
+            out);
       at = static_cast<uint32_t>(record_end);
       if (at < canonical.size()) Add("<end>", ++at, out);
     }
@@ -102,19 +104,26 @@ class ExactPrediction : public ::testing::TestWithParam<Kind> {
     router_ = Router::Create({.policy = "cache-aware", .seed = 5});
     for (int i = 0; i < GetParam().replicas; ++i) {
       ids_.push_back(router_->AddReplica({.url = "grpc://10.0.0." + std::to_string(i) + ":1"}, now_));
-      router_->OnReplicaFacts(ids_.back(), {.epoch = Epoch{7}, .models = {"m"}, .kv_tokens = 10'000'000,
-                                            .kv_source = CapacitySource::kRegistered, .block_size = GetParam().block}, now_);
+      router_->OnReplicaFacts(ids_.back(),
+                              {.epoch = Epoch{7},
+                               .models = {"m"},
+                               .kv_tokens = 10'000'000,
+                               .kv_source = CapacitySource::kRegistered,
+                               .block_size = GetParam().block},
+                              now_);
       engines_.emplace_back(GetParam().block);
     }
   }
 
-  /// About so many bytes, in whole tokens: where a text ends inside a word no index can know how the word goes on.
+  /// About so many bytes, in whole tokens: where a text ends inside a word no index can know how the word
+  /// goes on.
   std::string Text(size_t bytes) {
     std::string text;
     while (text.size() < bytes) {
       const char first = static_cast<char>('a' + random_.Below(26));
       text += first;
-      for (size_t i = ToyTokenizer::Length(first); i > 1; --i) text += static_cast<char>('a' + random_.Below(26));
+      for (size_t i = ToyTokenizer::Length(first); i > 1; --i)
+        text += static_cast<char>('a' + random_.Below(26));
     }
     return text;
   }
@@ -140,9 +149,13 @@ class ExactPrediction : public ::testing::TestWithParam<Kind> {
     engine.Store(whole);
     const auto ends = engine.BlockEnds(whole);
     const std::string generated = start + answer;
-    router_->OnComplete(id, {.usage = UsageReport{.prompt_tokens = prompt_tokens,
-                                                  .completion_tokens = static_cast<int32_t>(whole.text.size() - prompt.text.size()),
-                                                  .cached_tokens = cached, .block_end_bytes = ends, .generated_bytes = generated}},
+    router_->OnComplete(id,
+                        {.usage = UsageReport{.prompt_tokens = prompt_tokens,
+                                              .completion_tokens = static_cast<int32_t>(whole.text.size() -
+                                                                                        prompt.text.size()),
+                                              .cached_tokens = cached,
+                                              .block_end_bytes = ends,
+                                              .generated_bytes = generated}},
                         now_);
     ++asked_;
     equal_ += decision.predicted_cached_tokens == cached;
@@ -169,7 +182,8 @@ TEST_P(ExactPrediction, ConversationsRepeatsAndBranches_NinetyNineOfHundredEqual
     if (conversations.empty() || what == 0) {
       conversations.push_back(systems[random_.Below(systems.size())]);
     }
-    std::string& conversation = conversations[conversations.size() - 1 - random_.Below(std::min<size_t>(conversations.size(), 30))];
+    std::string& conversation =
+        conversations[conversations.size() - 1 - random_.Below(std::min<size_t>(conversations.size(), 30))];
     std::string prompt;
     if (what == 1 && !asked.empty()) {
       prompt = asked[random_.Below(asked.size())];  // the same again, or the same but for its end
@@ -187,7 +201,8 @@ TEST_P(ExactPrediction, ConversationsRepeatsAndBranches_NinetyNineOfHundredEqual
     conversation += "assistant\x1f" + Ask(conversation, random_.Below(2) == 0) + "\x1e";
     if (conversation.size() > 20'000) conversation = systems[0];
   }
-  std::printf("%s: %d of %d equal, %d called exact, %d reused\n", GetParam().name, equal_, asked_, exact_, reused_);
+  std::printf("%s: %d of %d equal, %d called exact, %d reused\n", GetParam().name, equal_, asked_, exact_,
+              reused_);
   EXPECT_GE(equal_, asked_ * 99 / 100);
   EXPECT_GE(exact_, asked_ * 97 / 100);
   EXPECT_GE(reused_, asked_ / 2);

@@ -1,8 +1,9 @@
-// MockFleet: a closed-loop simulation of OpenAI-compatible backends with prefix caches behind the router core, in virtual
-// time. Sessions of several turns in groups that share a system prompt; each turn sends the whole history; the session that
-// goes next is drawn at random. A backend keeps 64-byte blocks (16 tokens of 4 bytes) in an LRU, and answers after its
-// prefill and a base latency; with slots, at most so many prefills run at a time and the rest wait in order. The router
-// sees what an HTTP gateway would: no first token before the end, and usage.
+// MockFleet: a closed-loop simulation of OpenAI-compatible backends with prefix caches behind the router
+// core, in virtual time. Sessions of several turns in groups that share a system prompt; each turn sends the
+// whole history; the session that goes next is drawn at random. A backend keeps 64-byte blocks (16 tokens of
+// 4 bytes) in an LRU, and answers after its prefill and a base latency; with slots, at most so many prefills
+// run at a time and the rest wait in order. The router sees what an HTTP gateway would: no first token
+// before the end, and usage.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +29,7 @@ struct MockWorkload {
   int user_tokens = 150;
   int assistant_tokens = 100;
   int hot_percent = 0;
-  int late_percent = 0;   // of the sessions start only at the event
+  int late_percent = 0;     // of the sessions start only at the event
   int event_percent = 100;  // of the requests are issued before the event
   bool add_at_event = false;
   size_t capacity_blocks = 6000;
@@ -48,15 +49,16 @@ struct MockResult {
   double p50_ms = 0;
   double p99_ms = 0;
   double same_backend = 0;
-  double new_share = 0;       // of the added backend after the event, 1 = fair
+  double new_share = 0;         // of the added backend after the event, 1 = fair
   double prediction_error = 0;  // mean |predicted - cached| / prompt
-  std::vector<int> answers;   // by backend
+  std::vector<int> answers;     // by backend
   std::vector<double> hit_by_tenth;
 };
 
 class MockFleet {
  public:
-  explicit MockFleet(const MockWorkload& w) : w_(w), random_(w.seed), router_(Router::Create({.policy = w.policy, .seed = w.seed})) {
+  explicit MockFleet(const MockWorkload& w)
+      : w_(w), random_(w.seed), router_(Router::Create({.policy = w.policy, .seed = w.seed})) {
     for (int i = 0; i < w.backends; ++i) AddBackend();
     const int hot = w.sessions * w.hot_percent / 100;
     for (int s = 0; s < w.sessions; ++s) {
@@ -120,7 +122,8 @@ class MockFleet {
 
   void AddBackend() {
     Backend backend;
-    backend.id = router_->AddReplica({.url = "http://127.0.0.1:" + std::to_string(21000 + backends_.size())}, At(now_));
+    backend.id = router_->AddReplica({.url = "http://127.0.0.1:" + std::to_string(21000 + backends_.size())},
+                                     At(now_));
     router_->OnProbe(backend.id, true, At(now_));
     index_of_[backend.id] = static_cast<int>(backends_.size());
     backends_.push_back(std::move(backend));
@@ -143,8 +146,10 @@ class MockFleet {
   }
 
   std::string TurnText(int session, int who, int tokens) const {
-    return Words(static_cast<uint64_t>(session) * 1000 + static_cast<uint64_t>(sessions_[static_cast<size_t>(session)].turn) * 2 +
-                     5'000'000 + static_cast<uint64_t>(who), tokens * 4);
+    return Words(static_cast<uint64_t>(session) * 1000 +
+                     static_cast<uint64_t>(sessions_[static_cast<size_t>(session)].turn) * 2 + 5'000'000 +
+                     static_cast<uint64_t>(who),
+                 tokens * 4);
   }
 
   void Issue() {
@@ -159,7 +164,8 @@ class MockFleet {
     Session& session = sessions_[static_cast<size_t>(s)];
     Say(session, "user", TurnText(s, 0, w_.user_tokens));
     const uint64_t id = ++issued_;
-    if (!event_done_ && static_cast<int>(issued_) * 100 >= w_.sessions * w_.turns * w_.event_percent) OnEvent();
+    if (!event_done_ && static_cast<int>(issued_) * 100 >= w_.sessions * w_.turns * w_.event_percent)
+      OnEvent();
     Job& job = jobs_[id];
     job.session = s;
     job.started = now_;
@@ -209,7 +215,9 @@ class MockFleet {
   }
   int64_t PrefillNs(const Job& job) const {
     const double slow = w_.slowness.empty() ? 1 : w_.slowness[static_cast<size_t>(job.backend)];
-    return static_cast<int64_t>(static_cast<double>((job.chain.size() - job.cached) * 64 * static_cast<size_t>(w_.prefill_ns_per_byte)) * slow);
+    return static_cast<int64_t>(static_cast<double>((job.chain.size() - job.cached) * 64 *
+                                                    static_cast<size_t>(w_.prefill_ns_per_byte)) *
+                                slow);
   }
 
   void Arrive(uint64_t id, Job& job) {
@@ -242,8 +250,12 @@ class MockFleet {
 
   void Answer(uint64_t id) {
     Job& job = jobs_[id];
-    const auto prompt = static_cast<int32_t>(job.chain.size() * 16), cached = static_cast<int32_t>(job.cached * 16);
-    router_->OnComplete(RequestId{id}, {.usage = UsageReport{.prompt_tokens = prompt, .completion_tokens = 4, .cached_tokens = cached}}, At(now_));
+    const auto prompt = static_cast<int32_t>(job.chain.size() * 16),
+               cached = static_cast<int32_t>(job.cached * 16);
+    router_->OnComplete(
+        RequestId{id},
+        {.usage = UsageReport{.prompt_tokens = prompt, .completion_tokens = 4, .cached_tokens = cached}},
+        At(now_));
     Backend& b = backends_[static_cast<size_t>(job.backend)];
     ++b.answers;
     b.answers_after += job.after_event;
@@ -273,7 +285,8 @@ class MockFleet {
       after += b.answers_after;
     }
     r.max_over_mean = most * static_cast<double>(w_.backends) / sum;
-    if (w_.add_at_event) r.new_share = backends_.back().answers_after * static_cast<double>(backends_.size()) / after;
+    if (w_.add_at_event)
+      r.new_share = backends_.back().answers_after * static_cast<double>(backends_.size()) / after;
     std::sort(latencies_.begin(), latencies_.end());
     r.p50_ms = static_cast<double>(latencies_[latencies_.size() / 2]) / 1e6;
     r.p99_ms = static_cast<double>(latencies_[latencies_.size() * 99 / 100]) / 1e6;
@@ -281,7 +294,8 @@ class MockFleet {
     r.prediction_error = error_ / static_cast<double>(latencies_.size());
     for (size_t i = 0; i < 10; ++i) {
       int64_t prompt = 1, cached = 0;
-      for (size_t k = tenths_.size() * i / 10; k < tenths_.size() * (i + 1) / 10; ++k) prompt += tenths_[k].first, cached += tenths_[k].second;
+      for (size_t k = tenths_.size() * i / 10; k < tenths_.size() * (i + 1) / 10; ++k)
+        prompt += tenths_[k].first, cached += tenths_[k].second;
       r.hit_by_tenth.push_back(static_cast<double>(cached) / static_cast<double>(prompt));
     }
     return r;

@@ -1,6 +1,7 @@
-// The routing bars on a simulated fleet (mock_fleet.h), no session key anywhere. The figures to beat were measured on other
-// routers with the same workload: base 0.891 hits at max/mean 1.60, or 0.877 at 1.00 with a session header; hot prefix with
-// one prefill slot 0.884 at 1.00 and p99 121 ms with a header. No placement can pass 0.892.
+// The routing bars on a simulated fleet (mock_fleet.h), no session key anywhere. The figures to beat were
+// measured on other routers with the same workload: base 0.891 hits at max/mean 1.60, or 0.877 at 1.00 with
+// a session header; hot prefix with one prefill slot 0.884 at 1.00 and p99 121 ms with a header. No
+// placement can pass 0.892.
 #include "tests/unit/router/core/mock_fleet.h"
 
 #include <gtest/gtest.h>
@@ -18,12 +19,14 @@ MockResult Median(MockWorkload workload, const char* name) {
     std::sort(runs.begin(), runs.end(), [&](const auto& a, const auto& b) { return a.*field < b.*field; });
     return runs[1].*field;
   };
-  const double balance = middle(&MockResult::max_over_mean), worst = runs[2].max_over_mean, p99 = middle(&MockResult::p99_ms);
+  const double balance = middle(&MockResult::max_over_mean), worst = runs[2].max_over_mean,
+               p99 = middle(&MockResult::p99_ms);
   MockResult median = (middle(&MockResult::hit), runs[1]);
   median.max_over_mean = balance;
   median.p99_ms = p99;
   std::printf("%-13s %-20s hit %.4f @ %.2f (worst %.2f)  p50 %.0f ms  p99 %.0f ms  same backend %.3f\n", name,
-              workload.policy.c_str(), median.hit, balance, worst, median.p50_ms, median.p99_ms, median.same_backend);
+              workload.policy.c_str(), median.hit, balance, worst, median.p50_ms, median.p99_ms,
+              median.same_backend);
   return median;
 }
 
@@ -70,13 +73,15 @@ TEST(MockFleet, AddedBackend_GetsItsShareWithoutHarm) {
 
 // Death spiral: 64 more sessions at a step overload the fleet; the hit rate must not stay down.
 TEST(MockFleet, LoadStep_HitRateRecovers) {
-  const MockResult r = Median({.late_percent = 50, .event_percent = 40, .connections = 96, .slots = 1}, "step");
+  const MockResult r =
+      Median({.late_percent = 50, .event_percent = 40, .connections = 96, .slots = 1}, "step");
   EXPECT_GE(r.hit_by_tenth[9], 0.90);
   EXPECT_GE(r.hit_by_tenth[8], r.hit_by_tenth[3] - 0.02);
 }
 
 TEST(MockFleet, UnequalBackends_SlowHalfIsSentLess) {
-  const MockWorkload w{.hot_percent = 50, .connections = 64, .slots = 1, .slowness = {2, 2, 2, 2, 1, 1, 1, 1}};
+  const MockWorkload w{
+      .hot_percent = 50, .connections = 64, .slots = 1, .slowness = {2, 2, 2, 2, 1, 1, 1, 1}};
   const MockResult r = Median(w, "half slow");
   int slow = 0, fast = 0;
   for (size_t i = 0; i < 8; ++i) (i < 4 ? slow : fast) += r.answers[i];
@@ -94,7 +99,8 @@ TEST(MockFleet, AllPolicies_ForTheRecord) {
 }
 
 TEST(MockFleet, SameSeed_SameRun) {
-  const MockResult a = MockFleet({.hot_percent = 50, .seed = 9}).Run(), b = MockFleet({.hot_percent = 50, .seed = 9}).Run();
+  const MockResult a = MockFleet({.hot_percent = 50, .seed = 9}).Run(),
+                   b = MockFleet({.hot_percent = 50, .seed = 9}).Run();
   EXPECT_EQ(a.answers, b.answers);
   EXPECT_EQ(a.hit, b.hit);
 }

@@ -42,19 +42,22 @@ class RouterTest : public ::testing::Test {
   /// Keeps the prompt alive until the fixture ends.
   const PromptKey& Prompt(const std::string& text, std::string_view model = "m") {
     texts_.push_back(std::make_unique<std::string>(text));
-    keys_.push_back(std::make_unique<PromptKey>(MakePromptKey({model, {}, {}}, std::string_view(*texts_.back()))));
+    keys_.push_back(
+        std::make_unique<PromptKey>(MakePromptKey({model, {}, {}}, std::string_view(*texts_.back()))));
     return *keys_.back();
   }
-  Sent Ask(const PromptKey* prompt, std::vector<ReplicaId> excluded = {}, std::optional<SessionKey> session = {},
-           std::string_view model = "m") {
+  Sent Ask(const PromptKey* prompt, std::vector<ReplicaId> excluded = {},
+           std::optional<SessionKey> session = {}, std::string_view model = "m") {
     const RequestId id{++last_};
-    const Decision d = router_->OnRequest({.id = id, .model = model, .prompt = prompt, .session = session, .excluded = excluded}, now_);
+    const Decision d = router_->OnRequest(
+        {.id = id, .model = model, .prompt = prompt, .session = session, .excluded = excluded}, now_);
     if (d.replica) router_->OnDispatch(id, now_);
     return {id, d};
   }
   void Finish(RequestId id, OutcomeClass outcome = OutcomeClass::kOk, int prompt = 0, int cached = 0) {
     CompletionReport report{.outcome = outcome};
-    if (prompt > 0) report.usage = UsageReport{.prompt_tokens = prompt, .completion_tokens = 1, .cached_tokens = cached};
+    if (prompt > 0)
+      report.usage = UsageReport{.prompt_tokens = prompt, .completion_tokens = 1, .cached_tokens = cached};
     router_->OnComplete(id, report, now_);
   }
   void Fail(RequestId id, OutcomeClass outcome, Duration retry_after = {}) {
@@ -124,8 +127,10 @@ TEST_F(RouterTest, POL_04_BurstOfSlowPrefills_IsSplit) {
     }
     EXPECT_EQ(count[ids_[0]], 4) << policy;
     EXPECT_EQ(View(ids_[0]).in_flight, 4);
-    const OutcomeClass ends[] = {OutcomeClass::kOk, OutcomeClass::kReplicaError, OutcomeClass::kTimeout, OutcomeClass::kClientAbort,
-                                 OutcomeClass::kStreamError, OutcomeClass::kBackpressure, OutcomeClass::kClientError, OutcomeClass::kOk};
+    const OutcomeClass ends[] = {OutcomeClass::kOk,          OutcomeClass::kReplicaError,
+                                 OutcomeClass::kTimeout,     OutcomeClass::kClientAbort,
+                                 OutcomeClass::kStreamError, OutcomeClass::kBackpressure,
+                                 OutcomeClass::kClientError, OutcomeClass::kOk};
     for (size_t i = 0; i < 8; ++i) {
       if (i % 2 == 0) router_->OnFirstToken(sent[i].id, now_);
       if (i % 3 == 0) Fail(sent[i].id, ends[i]);
@@ -163,7 +168,7 @@ TEST_F(RouterTest, POL_16_StaleLoadReports_AreNotUsed) {
   EXPECT_TRUE(View(ids_[0]).load_stale);
   EXPECT_FALSE(View(ids_[1]).load_stale);
   EXPECT_EQ(*Ask(&Prompt("y")).decision.replica, ids_[0]);  // 1 own against 3 reported
-  now_ = now_ + seconds(30);                               // both stale: own counts only, 2 against 0
+  now_ = now_ + seconds(30);                                // both stale: own counts only, 2 against 0
   EXPECT_EQ(*Ask(&Prompt("z")).decision.replica, ids_[1]);
 }
 
@@ -232,7 +237,8 @@ TEST_F(RouterTest, POL_25_FailingOwner_KeyGoesToTheNextMemberUntilItReturns) {
       ++owner_saw;
       Fail(id, OutcomeClass::kReplicaError);
       excluded = {owner};
-      d = router_->OnRequest({.id = id, .model = "m", .prompt = &Prompt("a"), .session = key, .excluded = excluded}, now_);
+      d = router_->OnRequest(
+          {.id = id, .model = "m", .prompt = &Prompt("a"), .session = key, .excluded = excluded}, now_);
       EXPECT_EQ(d.reason, Reason::kRetry);
       router_->OnDispatch(id, now_);
     }
@@ -243,7 +249,8 @@ TEST_F(RouterTest, POL_25_FailingOwner_KeyGoesToTheNextMemberUntilItReturns) {
 }
 
 TEST_F(RouterTest, POL_26_TwoRouters_PutAllTurnsOfASessionTogether) {
-  const auto a = Router::Create({.policy = "session-ring", .seed = 1}), b = Router::Create({.policy = "session-ring", .seed = 2});
+  const auto a = Router::Create({.policy = "session-ring", .seed = 1}),
+             b = Router::Create({.policy = "session-ring", .seed = 2});
   const std::vector<std::string> order = {"u1", "u2", "u3", "u4", "u5", "u6", "u7", "u8"};
   std::map<ReplicaId, std::string> names_a, names_b;
   for (const std::string& u : order) names_a[a->AddReplica({.url = u}, now_)] = u;
@@ -251,7 +258,8 @@ TEST_F(RouterTest, POL_26_TwoRouters_PutAllTurnsOfASessionTogether) {
   const PromptKey& prompt = Prompt("hi");
   int disagreements = 0;
   const auto place = [&](Router& router, std::map<ReplicaId, std::string>& names, uint64_t session) {
-    const Decision d = router.OnRequest({.id = RequestId{++last_}, .prompt = &prompt, .session = SessionKey{MixBits(session)}}, now_);
+    const Decision d = router.OnRequest(
+        {.id = RequestId{++last_}, .prompt = &prompt, .session = SessionKey{MixBits(session)}}, now_);
     router.OnComplete(RequestId{last_}, {}, now_);
     return names[*d.replica];
   };
@@ -374,7 +382,8 @@ TEST_F(RouterTest, HLT_13_RemovedWithRequestsInFlight_OldAndNewAreSeparate) {
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(View(again).in_flight, 1);
     if (i % 2 == 0) Fail(streams[static_cast<size_t>(i)].id, OutcomeClass::kReplicaError);
-    Finish(streams[static_cast<size_t>(i)].id, i % 2 == 0 ? OutcomeClass::kStreamError : OutcomeClass::kOk, 750, 0);
+    Finish(streams[static_cast<size_t>(i)].id, i % 2 == 0 ? OutcomeClass::kStreamError : OutcomeClass::kOk,
+           750, 0);
   }
   EXPECT_EQ(View(again).failures, 0u);
   Finish(fresh.id);
@@ -388,7 +397,8 @@ TEST_F(RouterTest, HLT_15_EachFailingAttempt_CountsForItsOwnReplica) {
   const RequestId id{++last_};
   std::vector<ReplicaId> excluded;
   for (int attempt = 0; attempt < 3; ++attempt) {
-    const Decision d = router_->OnRequest({.id = id, .name = "req-7", .model = "m", .prompt = &Prompt("a"), .excluded = excluded}, now_);
+    const Decision d = router_->OnRequest(
+        {.id = id, .name = "req-7", .model = "m", .prompt = &Prompt("a"), .excluded = excluded}, now_);
     router_->OnDispatch(id, now_);
     if (attempt < 2) Fail(id, OutcomeClass::kReplicaError);
     excluded.push_back(*d.replica);
@@ -412,7 +422,8 @@ TEST_F(RouterTest, Retry_AllExcluded_IsRefused) {
 
 TEST_F(RouterTest, TokenPrompts_BlockSizeKnown_PredictExactly) {
   Start("cache-aware", 2);
-  for (const ReplicaId id : ids_) router_->OnReplicaFacts(id, {.epoch = Epoch{1}, .models = {"m"}, .block_size = 16}, now_);
+  for (const ReplicaId id : ids_)
+    router_->OnReplicaFacts(id, {.epoch = Epoch{1}, .models = {"m"}, .block_size = 16}, now_);
   std::vector<TokenId> tokens(600);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i * 7 % 1000);
   const PromptKey key = MakePromptKey({"m", {}, {}}, std::span<const TokenId>(tokens));

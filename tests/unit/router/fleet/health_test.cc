@@ -95,15 +95,21 @@ TEST(Charge, AnyOrderOfEvents_ReturnsExactlyOnce) {
     Replica replica(ReplicaId{1}, 0, {.url = "u"}, {});
     Instant now{run};
     std::vector<Charge> charges(5);
-    for (Charge& charge : charges) charge.Take(replica, static_cast<int64_t>(random.Below(100)), 50, 1000, now);
+    for (Charge& charge : charges)
+      charge.Take(replica, static_cast<int64_t>(random.Below(100)), 50, 1000, now);
     EXPECT_EQ(replica.load.in_flight, 5);
     for (int i = 0; i < 40; ++i) {
       Charge& charge = charges[random.Below(5)];
       now = now + seconds(1);
       switch (random.Below(3)) {
-        case 0: if (charge.taken()) charge.Admitted(replica); break;
-        case 1: charge.FirstToken(replica, model, {}, now); break;
-        default: charge.End(replica, now);
+        case 0:
+          if (charge.taken()) charge.Admitted(replica);
+          break;
+        case 1:
+          charge.FirstToken(replica, model, {}, now);
+          break;
+        default:
+          charge.End(replica, now);
       }
       ASSERT_GE(replica.load.in_flight, 0);
       ASSERT_GE(replica.load.pending_prefill_tokens, 0);
@@ -149,7 +155,8 @@ TEST(SessionTable, RecentHalfIsAlwaysKnown_SizeIsBounded) {
   for (uint64_t i = 0; i < 10'000; ++i) {
     table.Put(SessionKey{i}, ReplicaId{static_cast<uint32_t>(i % 7)});
     ASSERT_LE(table.size(), 100u);
-    for (uint64_t back = 0; back < std::min<uint64_t>(i + 1, 50); ++back) ASSERT_TRUE(table.Find(SessionKey{i - back}));
+    for (uint64_t back = 0; back < std::min<uint64_t>(i + 1, 50); ++back)
+      ASSERT_TRUE(table.Find(SessionKey{i - back}));
   }
   EXPECT_FALSE(table.Find(SessionKey{5}));
 }

@@ -98,7 +98,8 @@ TEST_F(Index, POL_21_OtherIdentity_NeverMatches) {
   const std::string text = Text(1, 8000);
   const PromptKey plain = Key(text, "B");
   index_.Insert({.prompt = &plain}, 0);
-  for (const PromptKey& other : {Key(text, "A"), Key(text, "B", "x"), Key(text, "B", "y"), Key(text, "B", {}, "salt")}) {
+  for (const PromptKey& other :
+       {Key(text, "A"), Key(text, "B", "x"), Key(text, "B", "y"), Key(text, "B", {}, "salt")}) {
     index_.Locate(other, path_);
     EXPECT_EQ(index_.DepthOf(path_, 0), 0u);
     EXPECT_EQ(index_.Resolve(path_, other, 0).bytes, 0);
@@ -192,7 +193,8 @@ TEST_F(Index, Insert_LargerThanTheBound_IsLeftOut) {
   index.CheckIntegrity();
 }
 
-// Naive model: per replica a list of block prefixes, most recent first; the engine's LRU with leaves before parents.
+// Naive model: per replica a list of block prefixes, most recent first; the engine's LRU with leaves before
+// parents.
 class NaiveCache {
  public:
   explicit NaiveCache(size_t capacity_blocks) : capacity_(capacity_blocks) {}
@@ -207,7 +209,9 @@ class NaiveCache {
   }
 
  private:
-  bool Has(const std::string& prefix) const { return std::find(order_.begin(), order_.end(), prefix) != order_.end(); }
+  bool Has(const std::string& prefix) const {
+    return std::find(order_.begin(), order_.end(), prefix) != order_.end();
+  }
   void Touch(const std::string& prefix) {
     order_.remove(prefix);
     order_.push_front(prefix);
@@ -225,7 +229,8 @@ TEST_F(Index, Capacity_RandomInsertsAndEvictions_EqualTheNaiveLru) {
     std::vector<std::string> texts;
     for (int i = 0; i < 600; ++i) {
       std::string text = texts.empty() || random.Below(4) == 0 ? "" : texts[random.Below(texts.size())];
-      text = text.substr(0, random.Below(text.size() / 256 + 1) * 256) + Text(random.Next(), 256 * random.Below(4));
+      text = text.substr(0, random.Below(text.size() / 256 + 1) * 256) +
+             Text(random.Next(), 256 * random.Below(4));
       if (text.size() > 20 * 256) text.resize(20 * 256);
       texts.push_back(text);
       const auto replica = static_cast<uint32_t>(random.Below(3));
@@ -237,7 +242,8 @@ TEST_F(Index, Capacity_RandomInsertsAndEvictions_EqualTheNaiveLru) {
       const PromptKey asked_key = Key(asked);
       ResidencyPath path;
       index.Locate(asked_key, path);
-      for (uint32_t r = 0; r < 3; ++r) ASSERT_EQ(index.DepthOf(path, r), naive[r].Depth(asked)) << seed << " " << i;
+      for (uint32_t r = 0; r < 3; ++r)
+        ASSERT_EQ(index.DepthOf(path, r), naive[r].Depth(asked)) << seed << " " << i;
     }
   }
 }
@@ -256,14 +262,25 @@ TEST_F(Index, Fuzz_AnyOperations_StaysSound) {
       texts.push_back(text);
       const std::string more = Text(random.Next(), random.Below(700));
       const PromptKey key = Key(text);
-      const auto ends = EndsEvery(static_cast<uint32_t>(20 + random.Below(3) * 20), text.size() + more.size());
+      const auto ends =
+          EndsEvery(static_cast<uint32_t>(20 + random.Below(3) * 20), text.size() + more.size());
       const auto replica = static_cast<uint32_t>(random.Below(6));
       switch (random.Below(8)) {
-        case 0: index.Drop(replica); break;
-        case 1: index.SetCapacity(replica, static_cast<int64_t>(random.Below(100'000))); break;
-        case 2: case 3: index.Insert({.prompt = &key}, replica); break;
-        case 4: index.Insert({.prompt = &key, .token_ends = ends}, replica); break;
-        default: index.Insert({.prompt = &key, .continuation = more, .token_ends = ends}, replica);
+        case 0:
+          index.Drop(replica);
+          break;
+        case 1:
+          index.SetCapacity(replica, static_cast<int64_t>(random.Below(100'000)));
+          break;
+        case 2:
+        case 3:
+          index.Insert({.prompt = &key}, replica);
+          break;
+        case 4:
+          index.Insert({.prompt = &key, .token_ends = ends}, replica);
+          break;
+        default:
+          index.Insert({.prompt = &key, .continuation = more, .token_ends = ends}, replica);
       }
       ASSERT_LE(index.memory_bytes(), index.max_bytes());
       if (i % 8 == 0) index.CheckIntegrity();

@@ -12,7 +12,9 @@ TEST(DecisionLog, Ring_KeepsTheLastAndForgetsTheRest) {
   for (uint64_t i = 1; i <= 5; ++i) {
     log.Open(RequestId{i});
     log.Named(RequestId{i}, "name-" + std::to_string(i));
-    log.Close(RequestId{i}, {.reason = Reason::kPrefix, .prompt_tokens = 10, .cached_tokens = 4, .predicted_cached_tokens = 5});
+    log.Close(
+        RequestId{i},
+        {.reason = Reason::kPrefix, .prompt_tokens = 10, .cached_tokens = 4, .predicted_cached_tokens = 5});
   }
   EXPECT_FALSE(log.Find("2"));
   EXPECT_FALSE(log.Find("name-2"));

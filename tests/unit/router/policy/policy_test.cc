@@ -13,7 +13,8 @@ namespace {
 class PolicyTest : public ::testing::Test {
  protected:
   Replica& Add(double weight = 1) {
-    Replica& replica = table_.Add({.url = "http://r" + std::to_string(table_.members().size()), .weight = weight});
+    Replica& replica =
+        table_.Add({.url = "http://r" + std::to_string(table_.members().size()), .weight = weight});
     replica.health.OnProbe(true);
     table_.Changed();
     return replica;
@@ -21,17 +22,25 @@ class PolicyTest : public ::testing::Test {
   Pick Choose(Policy& policy, const PromptKey& prompt, std::optional<SessionKey> session = {}) {
     ResidencyPath path;
     index_.Locate(prompt, path);
-    return policy.Choose({.fleet = table_, .index = index_, .path = path, .eligible = table_.PoolOf("", now_).eligible,
-                          .prompt = prompt, .prompt_tokens = std::max<int64_t>(static_cast<int64_t>(prompt.bytes.size()) / 4, 1),
-                          .session = session, .now = now_},
-                         random_);
+    return policy.Choose(
+        {.fleet = table_,
+         .index = index_,
+         .path = path,
+         .eligible = table_.PoolOf("", now_).eligible,
+         .prompt = prompt,
+         .prompt_tokens = std::max<int64_t>(static_cast<int64_t>(prompt.bytes.size()) / 4, 1),
+         .session = session,
+         .now = now_},
+        random_);
   }
   std::map<uint32_t, double> Shares(const char* name, int picks = 100'000) {
     const auto policy = MakePolicy(name);
     std::map<uint32_t, double> shares;
     for (int i = 0; i < picks; ++i) {
       const std::string text = "prompt " + std::to_string(i);
-      shares[Choose(*policy, MakePromptKey({}, std::string_view(text)), SessionKey{MixBits(static_cast<uint64_t>(i))}).slot] += 1.0 / picks;
+      shares[Choose(*policy, MakePromptKey({}, std::string_view(text)),
+                    SessionKey{MixBits(static_cast<uint64_t>(i))})
+                 .slot] += 1.0 / picks;
     }
     return shares;
   }
@@ -50,7 +59,8 @@ TEST_F(PolicyTest, MakePolicy_EveryNameAndAlias) {
 
 TEST_F(PolicyTest, ShareOfPicks_EqualIdleReplicas_OnePercent) {
   for (int i = 0; i < 5; ++i) Add();
-  for (const char* name : {"round-robin", "random", "least-requests", "least-prefill-tokens", "power-of-two", "cache-aware"}) {
+  for (const char* name :
+       {"round-robin", "random", "least-requests", "least-prefill-tokens", "power-of-two", "cache-aware"}) {
     for (const auto& [slot, share] : Shares(name)) EXPECT_NEAR(share, 0.2, 0.01) << name << " " << slot;
   }
 }
@@ -125,7 +135,8 @@ TEST(BranchSketch, CommonHeadOfAnyLength_KeyIsWhereTrafficBranches) {
     std::string common(head * 256, 'h');
     std::map<uint64_t, int> keys;
     for (int i = 0; i < 2000; ++i) {
-      std::string text = common + std::string(256, static_cast<char>('a' + i % 20)) + std::string((head + 20) * 256, static_cast<char>('A' + i % 7));
+      std::string text = common + std::string(256, static_cast<char>('a' + i % 20)) +
+                         std::string((head + 20) * 256, static_cast<char>('A' + i % 7));
       const PromptKey key = MakePromptKey({}, std::string_view(text));
       sketch.Count(key);
       if (i > 1000) ++keys[sketch.BranchKey(key, 1.0 / 8)];
@@ -138,7 +149,8 @@ TEST(BranchSketch, CommonHeadOfAnyLength_KeyIsWhereTrafficBranches) {
 TEST(BranchSketch, RareHead_KeyIsTheFirstBlock) {
   BranchSketch sketch;
   for (int i = 0; i < 1000; ++i) {
-    const std::string text = std::string(512, static_cast<char>('a' + i % 25)) + std::to_string(i) + std::string(3000, 'x');
+    const std::string text =
+        std::string(512, static_cast<char>('a' + i % 25)) + std::to_string(i) + std::string(3000, 'x');
     const PromptKey key = MakePromptKey({}, std::string_view(text));
     sketch.Count(key);
     if (i > 100) {

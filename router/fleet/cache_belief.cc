@@ -1,0 +1,69 @@
+#include "router/fleet/cache_belief.h"
+
+#include <algorithm>
+
+namespace kvring::router {
+namespace {
+
+constexpr int32_t kUsualBlockTokens = 16;  // of engines that do not tell
+
+}  // namespace
+
+void CacheBelief::SetCapacity(const Replica& replica, const std::string& model, int64_t tokens) {
+  index_.SetCapacity(replica.slot,
+                     static_cast<int64_t>(static_cast<double>(tokens) * tokens_.BytesPerToken(model)));
+}
+
+double CacheBelief::BytesPerToken(const PromptKey& prompt, const std::string& model) const {
+  return prompt.unit == PromptUnit::kTokens ? sizeof(TokenId) : tokens_.BytesPerToken(model);
+}
+
+int64_t CacheBelief::PromptTokens(const PromptKey& prompt, const std::string& model) const {
+  const auto bytes = static_cast<double>(prompt.bytes.size());
+  return std::max<int64_t>(static_cast<int64_t>(bytes / BytesPerToken(prompt, model) + 0.5), 1);
+}
+
+CacheBelief::Prediction CacheBelief::Predict(const ResidencyPath& path, const PromptKey& prompt,
+                                             const std::string& model, const Replica& replica) const {
+  const Residency held = index_.Resolve(path, prompt, replica.slot);
+  if (replica.block_size > 0 && (held.exact || held.bytes == 0)) {
+    return {held.token_blocks * replica.block_size, true};
+  }
+  const int64_t block = replica.block_size > 0 ? replica.block_size : kUsualBlockTokens;
+  const auto tokens = static_cast<int64_t>(static_cast<double>(held.bytes) / BytesPerToken(prompt, model));
+  return {std::min(tokens, PromptTokens(prompt, model) - 1) / block * block, false};
+}
+
+// Where token ids are known, so are the engine's blocks.
+void CacheBelief::OnDispatch(const PromptKey& prompt, const Replica& replica) {
+  if (replica.removed) return;
+  ends_.clear();
+  if (prompt.unit == PromptUnit::kTokens && replica.block_size > 0) {
+    const size_t step = static_cast<size_t>(replica.block_size) * sizeof(TokenId);
+    for (size_t at = step; at <= prompt.bytes.size(); at += step) ends_.push_back(static_cast<uint32_t>(at));
+  }
+  index_.Insert({.prompt = &prompt, .token_ends = ends_}, replica.slot);
+}
+
+void CacheBelief::OnAdmitted(const PromptKey& prompt, const Replica& replica, const AdmittedReport& report) {
+  if (report.block_end_bytes.empty() || replica.removed || prompt.unit == PromptUnit::kTokens) return;
+  index_.Insert({.prompt = &prompt, .token_ends = report.block_end_bytes}, replica.slot);
+}
+
+void CacheBelief::OnUsage(const PromptKey& prompt, const std::string& model, const Replica& replica,
+                          const UsageReport& usage) {
+  if (prompt.unit == PromptUnit::kTokens) return;
+  tokens_.Learn(model, static_cast<int64_t>(prompt.bytes.size()), usage.prompt_tokens);
+  const bool more = !usage.block_end_bytes.empty() || !usage.generated_bytes.empty();
+  if (!more || replica.removed) return;
+  index_.Insert(
+      {.prompt = &prompt, .continuation = usage.generated_bytes, .token_ends = usage.block_end_bytes},
+      replica.slot);
+}
+
+int64_t CacheBelief::IndexedTokens(const Replica& replica, const std::string& model) const {
+  return static_cast<int64_t>(static_cast<double>(index_.held_bytes(replica.slot)) /
+                              tokens_.BytesPerToken(model));
+}
+
+}  // namespace kvring::router

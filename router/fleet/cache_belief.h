@@ -1,0 +1,52 @@
+// CacheBelief: what the replicas' caches are believed to hold, fed by the events of requests: the residency
+// index, bytes per token per model, and the rules that turn both into a prediction of cached tokens.
+//   dispatch     the prompt counts as held at once, so that the next one with its prefix follows it
+//   admission    the engine's block ends make the prompt's last blocks exact
+//   completion   the generated text is held too
+// Predictions are exact where block ends were reported or token ids are known; elsewhere estimates in whole
+// engine blocks (16 tokens where the size is not told). Pure; not thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "router/fleet/outcome.h"
+#include "router/fleet/replica.h"
+#include "router/fleet/residency_index.h"
+#include "router/fleet/token_estimator.h"
+
+namespace kvring::router {
+
+class CacheBelief {
+ public:
+  explicit CacheBelief(int64_t max_bytes) : index_(max_bytes) {}
+
+  /// `tokens` is the replica's KV capacity, 0 if unknown; re-applied with each new ratio of bytes to tokens.
+  void SetCapacity(const Replica& replica, const std::string& model, int64_t tokens);
+  void Forget(const Replica& replica) { index_.Drop(replica.slot); }
+
+  double BytesPerToken(const PromptKey& prompt, const std::string& model) const;
+  /// At least 1; an estimate for byte prompts.
+  int64_t PromptTokens(const PromptKey& prompt, const std::string& model) const;
+  struct Prediction {
+    int64_t cached_tokens = 0;
+    bool exact = false;
+  };
+  Prediction Predict(const ResidencyPath& path, const PromptKey& prompt, const std::string& model,
+                     const Replica& replica) const;
+
+  void OnDispatch(const PromptKey& prompt, const Replica& replica);
+  void OnAdmitted(const PromptKey& prompt, const Replica& replica, const AdmittedReport& report);
+  void OnUsage(const PromptKey& prompt, const std::string& model, const Replica& replica,
+               const UsageReport& usage);
+
+  int64_t IndexedTokens(const Replica& replica, const std::string& model) const;
+  ResidencyIndex& index() { return index_; }
+
+ private:
+  ResidencyIndex index_;
+  TokenEstimator tokens_;
+  std::vector<uint32_t> ends_;
+};
+
+}  // namespace kvring::router
