@@ -1,0 +1,81 @@
+"""The commands as a person and as a script use them."""
+import json
+import subprocess
+
+from fleet import BIN, post
+
+
+def run(*arguments, stdin=None, code=0):
+    done = subprocess.run([BIN, *arguments], capture_output=True, text=True, input=stdin, timeout=60)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+
+def size(**flags):
+    arguments = [item for key, value in flags.items() for item in (f"--{key.replace('_', '-')}", str(value))]
+    return json.loads(run("size", *arguments, "--json"))
+
+
+def test_size_is_the_formula():
+    # The essay's table: Llama-2-7B 4,096; Llama-3-8B 8,192; Mistral-7B 32,768, with window 4,096, and its MHA variant.
+    assert size(layers=32, kv_heads=32, head_dim=128, seq=4096)["kv_bytes"] == 2 << 30
+    assert size(layers=32, kv_heads=8, head_dim=128, seq=8192)["kv_bytes"] == 1 << 30
+    assert size(layers=32, kv_heads=8, head_dim=128, seq=32768)["kv_bytes"] == 4 << 30
+    assert size(layers=32, kv_heads=8, head_dim=128, seq=32768, window=4096)["kv_bytes"] == 1 << 29
+    assert size(layers=32, kv_heads=32, head_dim=128, seq=32768)["kv_bytes"] == 16 << 30
+    assert size(layers=12, kv_heads=12, head_dim=64, seq=1, dtype_bytes=4)["kv_bytes_per_token"] == 73728
+    assert size(layers=32, kv_heads=8, head_dim=128, seq=8192, batch=3)["kv_bytes"] == 3 << 30
+
+
+def test_size_from_files(tmp_path, fleet):
+    config = {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096, "max_position_embeddings": 32768, "sliding_window": 4096}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    assert json.loads(run("size", str(path), "--json"))["kv_bytes"] == 1 << 29
+    path.write_text(json.dumps({**config, "sliding_window": None}))
+    out = json.loads(run("size", str(path), "--memory", "80GB", "--weights", "16GB", "--json"))
+    assert out["kv_bytes"] == 4 << 30 and out["conversations"] == 64_000_000_000 // (4 << 30)
+    path.write_text("{}")
+    assert "num_hidden_layers" in subprocess.run([BIN, "size", str(path)], capture_output=True, text=True).stderr
+
+
+def test_usage_errors_exit_2():
+    for arguments in [[], ["nonsense"], ["size", "--layers", "-1"], ["size"], ["router", "--policy", "magic"], ["router", "--backend", "ftp://x:1"], ["replica", "--block", "0"]]:
+        assert subprocess.run([BIN, *arguments], capture_output=True).returncode == 2, arguments
+    assert subprocess.run([BIN, "--help"], capture_output=True).returncode == 0
+
+
+def test_every_command_has_help_with_examples():
+    for command in ["up", "router", "replica", "chat", "complete", "stats", "why", "size"]:
+        assert "kvring " + command in run(command, "--help").split("Examples:")[1]
+
+
+def test_chat_complete_stats_why(fleet):
+    done = json.loads(run("complete", "The capital of France is", "--router", fleet.grpc, "--max-tokens", "4", "--temperature", "0", "--json"))
+    assert done["text"].startswith(" Paris") and done["completion_tokens"] == 4
+    lines = run("chat", "--router", fleet.grpc, "--max-tokens", "6", "--temperature", "0", "--json", stdin="Hello\nAnd again\n").strip().split("\n")
+    turns = [json.loads(line) for line in lines]
+    assert len(turns) == 2 and turns[1]["prompt_tokens"] > turns[0]["prompt_tokens"] and turns[1]["replica"] == turns[0]["replica"]
+    assert turns[1]["cached_tokens"] >= turns[0]["prompt_tokens"] // 16 * 16
+    stats = json.loads(run("stats", "--router", fleet.grpc, "--json"))
+    assert stats["requests"] >= 3 and len(stats["replicas"]) == 2 and 0 < stats["hit_rate"] < 1
+    assert "replica" in run("stats", "--router", fleet.grpc)
+    why = json.loads(run("why", turns[1]["request_id"], "--router", fleet.grpc, "--json"))
+    assert why["cached_tokens"] == turns[1]["cached_tokens"]
+    assert "candidates" in run("why", turns[1]["request_id"], "--router", fleet.grpc)
+    run("why", "no-such-request", "--router", fleet.grpc, code=1)
+
+
+def test_router_check_names_what_is_wrong(tmp_path):
+    path = tmp_path / "router.yaml"
+    good = "listen: 127.0.0.1:8080\npolicy: session-ring\nbackends:\n  - url: http://127.0.0.1:9001\n    kv_tokens: 1000\nhealth:\n  interval_ms: 500\n"
+    path.write_text(good)
+    assert "valid" in run("router", "--config", str(path), "--check")
+    for wrong, words in [("polciy: x\n", ["router.yaml:1", "polciy"]), ("policy: magic\n", ["policy", "magic"]), ("limits:\n  max_body_bytes: -5\n", [":2", "limits.max_body_bytes"]),
+                         ("backends:\n  - url: ftp://x\n", ["backends[0].url"]), ("backends: 5\n", ["backends", "list"]), ("listen: [\n", ["router.yaml"]),
+                         ("health:\n  interval_ms: soon\n", ["health.interval_ms"])]:
+        path.write_text(wrong)
+        done = subprocess.run([BIN, "router", "--config", str(path), "--check"], capture_output=True, text=True)
+        assert done.returncode == 2
+        for word in words:
+            assert word in done.stderr, (wrong, done.stderr)
