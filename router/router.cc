@@ -60,9 +60,8 @@ class Router::Impl {
   ReplicaView View(const Replica& replica, Instant now) const;
   std::vector<std::string> Warnings();
 
-  void OnCacheEvents(const Replica& replica, const CacheEventBatch& batch);
-
   ReplicaTable& table() { return table_; }
+  CacheBelief& belief() { return belief_; }
   std::string_view policy_name() const { return config_.policy; }
   const DecisionLog& log() const { return log_; }
 
@@ -123,13 +122,6 @@ void Router::Impl::OnReplicaFacts(Replica& replica, const ReplicaFacts& facts) {
   replica.draining = facts.draining;
   table_.Changed();
   SetIndexCapacity(replica);
-}
-
-void Router::Impl::OnCacheEvents(const Replica& replica, const CacheEventBatch& batch) {
-  if (batch.epoch != replica.epoch) return;  // of an earlier life
-  for (const CacheEvent& event : batch.events) {
-    if (event.kind == CacheEventKind::kCleared) belief_.Forget(replica);
-  }
 }
 
 void Router::Impl::SetIndexCapacity(const Replica& replica) {
@@ -196,13 +188,14 @@ void Router::Impl::Choose(const RequestView& view, const ReplicaTable::Pool& poo
   }
   active.decision.prompt_tokens = belief_.PromptTokens(*active.prompt, active.model);
   belief_.index().Locate(*active.prompt, path_);
+  belief_.Ask(*active.prompt, eligible.empty() ? 0 : table_.at(eligible.front())->block_size);
   Pick pick;
   if (trial != nullptr) {
     trial->health.BeginTrial();
     pick.slot = trial->slot;
   } else {
     PickInput input{.fleet = table_,
-                    .index = belief_.index(),
+                    .belief = belief_,
                     .path = path_,
                     .eligible = eligible,
                     .prompt = *active.prompt,
@@ -379,7 +372,7 @@ void Router::OnLoadReport(ReplicaId id, const LoadReport& report, Instant now) {
 }
 
 void Router::OnCacheEvents(ReplicaId id, const CacheEventBatch& batch, Instant) {
-  if (Replica* replica = impl_->table().Find(id)) impl_->OnCacheEvents(*replica, batch);
+  if (Replica* replica = impl_->table().Find(id)) impl_->belief().OnCacheEvents(*replica, batch);
 }
 
 Decision Router::OnRequest(const RequestView& request, Instant now) { return impl_->OnRequest(request, now); }

@@ -9,6 +9,34 @@ constexpr int32_t kUsualBlockTokens = 16;  // of engines that do not tell
 
 }  // namespace
 
+void CacheBelief::Forget(const Replica& replica) {
+  index_.Drop(replica.slot);
+  told_.Forget(replica.slot);
+}
+
+// An event for an earlier life is of no use. An emptied cache empties what was predicted for it as well.
+void CacheBelief::OnCacheEvents(const Replica& replica, const CacheEventBatch& batch) {
+  if (batch.epoch != replica.epoch) return;
+  told_.Apply(replica.slot, batch);
+  const auto cleared = [](const CacheEvent& event) { return event.kind == CacheEventKind::kCleared; };
+  if (std::any_of(batch.events.begin(), batch.events.end(), cleared)) index_.Drop(replica.slot);
+}
+
+void CacheBelief::Ask(const PromptKey& prompt, int32_t block_tokens) {
+  asked_.clear();
+  if (prompt.unit != PromptUnit::kTokens || block_tokens <= 0 || !told_.any()) return;
+  asked_block_ = block_tokens;
+  asked_ = EngineBlocks::ChainOf(prompt, block_tokens);
+  // The engine computes at least the last prompt token anew.
+  const size_t most = (prompt.bytes.size() / sizeof(TokenId) - 1) / static_cast<size_t>(block_tokens);
+  if (asked_.size() > most) asked_.resize(most);
+}
+
+int64_t CacheBelief::ToldTokens(const Replica& replica) const {
+  if (asked_.empty() || replica.block_size != asked_block_) return 0;
+  return static_cast<int64_t>(told_.Depth(replica.slot, asked_)) * asked_block_;
+}
+
 void CacheBelief::SetCapacity(const Replica& replica, const std::string& model, int64_t tokens) {
   index_.SetCapacity(replica.slot,
                      static_cast<int64_t>(static_cast<double>(tokens) * tokens_.BytesPerToken(model)));
@@ -26,6 +54,8 @@ int64_t CacheBelief::PromptTokens(const PromptKey& prompt, const std::string& mo
 CacheBelief::Prediction CacheBelief::Predict(const ResidencyPath& path, const PromptKey& prompt,
                                              const std::string& model, const Replica& replica) const {
   const Residency held = index_.Resolve(path, prompt, replica.slot);
+  const int64_t told = ToldTokens(replica);
+  if (told > held.token_blocks * replica.block_size) return {told, true};
   if (replica.block_size > 0 && (held.exact || held.bytes == 0)) {
     return {held.token_blocks * replica.block_size, true};
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "router/fleet/engine_blocks.h"
 #include "router/fleet/outcome.h"
 #include "router/fleet/replica.h"
 #include "router/fleet/residency_index.h"
@@ -19,15 +20,21 @@ namespace kvring::router {
 
 class CacheBelief {
  public:
-  explicit CacheBelief(int64_t max_bytes) : index_(max_bytes) {}
+  /// A fifth of the bound is for what replicas tell by cache events.
+  explicit CacheBelief(int64_t max_bytes)
+      : index_(max_bytes / 5 * 4), told_(static_cast<size_t>(max_bytes / 5 / kBytesPerToldBlock)) {}
 
   /// `tokens` is the replica's KV capacity, 0 if unknown; re-applied with each new ratio of bytes to tokens.
   void SetCapacity(const Replica& replica, const std::string& model, int64_t tokens);
-  void Forget(const Replica& replica) { index_.Drop(replica.slot); }
+  void Forget(const Replica& replica);
+  void OnCacheEvents(const Replica& replica, const CacheEventBatch& batch);
 
   double BytesPerToken(const PromptKey& prompt, const std::string& model) const;
   /// At least 1; an estimate for byte prompts.
   int64_t PromptTokens(const PromptKey& prompt, const std::string& model) const;
+  /// For token prompts: tokens that the replica itself said it holds; 0 otherwise. Set up by Ask.
+  int64_t ToldTokens(const Replica& replica) const;
+  void Ask(const PromptKey& prompt, int32_t block_tokens);
   struct Prediction {
     int64_t cached_tokens = 0;
     bool exact = false;
@@ -44,7 +51,12 @@ class CacheBelief {
   ResidencyIndex& index() { return index_; }
 
  private:
+  static constexpr int64_t kBytesPerToldBlock = 20;
+
   ResidencyIndex index_;
+  EngineBlocks told_;
+  std::vector<BlockHash> asked_;  // the engine's chain of the prompt under way; empty for byte prompts
+  int32_t asked_block_ = 0;
   TokenEstimator tokens_;
   std::vector<uint32_t> ends_;
 };

@@ -3,6 +3,8 @@
 namespace kvring::router {
 namespace {
 
+constexpr uint64_t kTokenSalt = 0x746f6b656e730000ULL;
+
 PromptKey KeyOf(PromptUnit unit, uint64_t unit_salt, const CacheIdentity& identity, std::string_view bytes) {
   PromptKey key;
   key.unit = unit;
@@ -19,9 +21,12 @@ PromptKey MakePromptKey(const CacheIdentity& identity, std::string_view canonica
 }
 
 PromptKey MakePromptKey(const CacheIdentity& identity, std::span<const TokenId> tokens) {
-  constexpr uint64_t kTokenSalt = 0x746f6b656e730000ULL;
   return KeyOf(PromptUnit::kTokens, kTokenSalt, identity,
                {reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
+}
+
+BlockHash UnsaltedRoot(const PromptKey& prompt) {
+  return {prompt.unit == PromptUnit::kTokens ? prompt.root.value ^ kTokenSalt : prompt.root.value};
 }
 
 }  // namespace kvring::router

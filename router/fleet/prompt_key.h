@@ -30,5 +30,7 @@ struct PromptKey {
 /// other.
 PromptKey MakePromptKey(const CacheIdentity& identity, std::string_view canonical_bytes);
 PromptKey MakePromptKey(const CacheIdentity& identity, std::span<const TokenId> tokens);
+/// The root that engines use for this prompt's identity.
+BlockHash UnsaltedRoot(const PromptKey& prompt);
 
 }  // namespace kvring::router

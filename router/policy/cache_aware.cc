@@ -23,7 +23,8 @@ double Queue(const PickInput& input, const Replica& replica) {
 // Share of u that needs room which is not free.
 double EvictingShare(const PickInput& input, const Replica& replica, double u) {
   if (replica.kv_tokens <= 0 || u <= 0) return 0;
-  const double held = static_cast<double>(input.index.held_bytes(replica.slot)) / input.bytes_per_token;
+  const double held =
+      static_cast<double>(input.belief.index().held_bytes(replica.slot)) / input.bytes_per_token;
   const double room = std::max(static_cast<double>(replica.kv_tokens) - held, 0.0);
   return 1 - std::min(room / u, 1.0);
 }
@@ -58,7 +59,7 @@ void CacheAware::AddHomes(const PickInput& input) {
 
 // Of the two deepest levels, the two holders with the least pending prefill each.
 void CacheAware::AddHolders(const PickInput& input, Random& random) {
-  input.index.Holders(input.path, kHoldersSeen, holders_);
+  input.belief.index().Holders(input.path, kHoldersSeen, holders_);
   std::erase_if(holders_,
                 [&](const ResidencyIndex::Depth& holder) { return !input.IsEligible(holder.replica); });
   std::stable_sort(holders_.begin(), holders_.end(),
@@ -187,7 +188,7 @@ Pick CacheAware::Choose(const PickInput& input, Random& random) {
   sketch_.Count(input.prompt);
   RefreshBound(input);
   Gather(input, random);
-  const bool branch = !input.index.Continues(input.path, input.prompt);
+  const bool branch = !input.belief.index().Continues(input.path, input.prompt);
   Pick pick;
   pick.candidates.reserve(slots_.size());
   for (const uint32_t slot : slots_) pick.candidates.push_back(Score(input, slot));

@@ -46,9 +46,9 @@ std::string_view RefusalName(Refusal refusal) {
 }
 
 int64_t PickInput::MatchedTokens(uint32_t slot) const {
-  const uint32_t blocks = index.DepthOf(path, slot);
-  const double bytes = static_cast<double>(blocks) * kIndexBlockBytes;
-  return std::min(static_cast<int64_t>(bytes / bytes_per_token), prompt_tokens - 1);
+  const double bytes = static_cast<double>(belief.index().DepthOf(path, slot)) * kIndexBlockBytes;
+  const int64_t told = belief.ToldTokens(*fleet.at(slot));
+  return std::min(std::max(static_cast<int64_t>(bytes / bytes_per_token), told), prompt_tokens - 1);
 }
 
 bool PickInput::IsEligible(uint32_t slot) const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/random.h"
+#include "router/fleet/cache_belief.h"
 #include "router/fleet/replica_table.h"
 #include "router/fleet/residency_index.h"
 #include "router/policy/decision.h"
@@ -21,7 +22,7 @@ namespace kvring::router {
 
 struct PickInput {
   const ReplicaTable& fleet;
-  ResidencyIndex& index;
+  CacheBelief& belief;
   const ResidencyPath& path;           // of this prompt
   std::span<const uint32_t> eligible;  // slots, not empty, ascending
   const PromptKey& prompt;

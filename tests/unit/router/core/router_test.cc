@@ -438,6 +438,34 @@ TEST_F(RouterTest, TokenPrompts_BlockSizeKnown_PredictExactly) {
   EXPECT_TRUE(second.decision.prediction_exact);
 }
 
+// POL-23 (a): the ids were never sent as ids; the replica told by cache events that it holds their blocks.
+TEST_F(RouterTest, POL_23_TokenPromptAfterTheSameText_GoesToItsHolder) {
+  std::vector<TokenId> tokens(600);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(5 + i);
+  std::vector<CacheEvent> stored;
+  BlockHash parent = ChainRoot({"m", {}, {}});
+  for (const BlockHash block : HashChain(parent, std::span<const TokenId>(tokens), 16)) {
+    stored.push_back({CacheEventKind::kStored, block, std::exchange(parent, block)});
+  }
+  const PromptKey key = MakePromptKey({"m", {}, {}}, std::span<const TokenId>(tokens));
+  const CacheEvent cleared{.kind = CacheEventKind::kCleared};
+  for (const size_t holder : {1, 2, 3}) {
+    Start("cache-aware", 4);
+    for (const ReplicaId id : ids_) {
+      router_->OnReplicaFacts(id, {.epoch = Epoch{1}, .models = {"m"}, .block_size = 16}, now_);
+    }
+    router_->OnCacheEvents(ids_[0], {Epoch{9}, 1, stored}, now_);  // of another life
+    router_->OnCacheEvents(ids_[holder], {Epoch{1}, 1, stored}, now_);
+    const Decision d = router_->OnRequest({.id = RequestId{++last_}, .model = "m", .prompt = &key}, now_);
+    EXPECT_EQ(*d.replica, ids_[holder]);
+    EXPECT_EQ(d.predicted_cached_tokens, 592);  // 37 blocks; the last half block is not whole
+    EXPECT_TRUE(d.prediction_exact);
+    router_->OnCacheEvents(ids_[holder], {Epoch{1}, 1 + stored.size(), {&cleared, 1}}, now_);
+    const Decision after = router_->OnRequest({.id = RequestId{++last_}, .model = "m", .prompt = &key}, now_);
+    EXPECT_EQ(after.predicted_cached_tokens, 0);
+  }
+}
+
 TEST_F(RouterTest, Warnings_SessionRingWithoutKeys_SaysSo) {
   Start("session-ring", 2);
   EXPECT_TRUE(router_->Warnings().empty());

@@ -21,10 +21,10 @@ class PolicyTest : public ::testing::Test {
   }
   Pick Choose(Policy& policy, const PromptKey& prompt, std::optional<SessionKey> session = {}) {
     ResidencyPath path;
-    index_.Locate(prompt, path);
+    belief_.index().Locate(prompt, path);
     return policy.Choose(
         {.fleet = table_,
-         .index = index_,
+         .belief = belief_,
          .path = path,
          .eligible = table_.PoolOf("", now_).eligible,
          .prompt = prompt,
@@ -46,7 +46,7 @@ class PolicyTest : public ::testing::Test {
   }
 
   ReplicaTable table_{HealthRules{}};
-  ResidencyIndex index_{1 << 20};
+  CacheBelief belief_{2 << 20};
   Random random_{11};
   Instant now_{1'000'000'000};
 };
@@ -105,7 +105,7 @@ TEST_F(PolicyTest, CacheAware_LargeFleet_FindsTheHolderAmongAThousand) {
     for (char& c : text) c = static_cast<char>('a' + random_.Below(26));
     const PromptKey key = MakePromptKey({}, std::string_view(text));
     const uint32_t holder = i * 5 % 1000;
-    index_.Insert({.prompt = &key}, holder);
+    belief_.index().Insert({.prompt = &key}, holder);
     const Pick pick = Choose(*policy, key);
     EXPECT_EQ(pick.slot, holder);
     EXPECT_EQ(pick.reason, Reason::kPrefix);
@@ -119,7 +119,7 @@ TEST_F(PolicyTest, CacheAware_BusyHolder_SpillsAndSaysSo) {
   Add();
   const std::string text(4000, 'a');
   const PromptKey key = MakePromptKey({}, std::string_view(text));
-  index_.Insert({.prompt = &key}, holder.slot);
+  belief_.index().Insert({.prompt = &key}, holder.slot);
   const auto policy = MakePolicy("cache-aware");
   EXPECT_EQ(Choose(*policy, key).slot, holder.slot);
   holder.load = {.in_flight = 50, .awaiting_first_token = 50, .pending_prefill_tokens = 100'000};
