@@ -84,7 +84,8 @@ class FleetProcess::Impl {
   absl::Status Launch(Child& child) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<std::string> arguments = {SelfPath(), "replica", "--model", options_.model, "--listen", Address(child.http_port),
                                           "--grpc-listen", Address(child.grpc_port), "--router", router_->grpc_address(),
-                                          "--threads", std::to_string(threads_), "--drain-seconds", "2"};
+                                          "--threads", std::to_string(threads_), "--drain-seconds", "2",
+                                          "--log-level", options_.log_level};
     if (!options_.kv_tokens.empty()) arguments.insert(arguments.end(), {"--kv-tokens", options_.kv_tokens});
     if (options_.exact) arguments.push_back("--exact");
     KVRING_ASSIGN_OR_RETURN(child.pid, StartChild(arguments));

@@ -22,6 +22,7 @@ struct FleetOptions {
   std::string kv_tokens;        // passed to each replica, empty: its default
   bool exact = false;
   uint64_t seed = 0;
+  std::string log_level = "info";  // of the replicas
 };
 
 struct FleetReplica {

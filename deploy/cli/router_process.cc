@@ -6,11 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/metrics.h"
 #include "common/net/address.h"
-#include "common/runtime/clock.h"
 #include "common/runtime/entropy.h"
 #include "common/runtime/log.h"
 #include "common/status_macros.h"
+#include "router/admin/admin_api.h"
+#include "router/discovery/membership.h"
 #include "router/gateway/gateway.h"
+#include "router/gateway/grpc_fleet.h"
+#include "router/gateway/grpc_front.h"
 #include "router/gateway/router_guard.h"
 
 namespace kvring::cli {
@@ -100,34 +103,68 @@ router::ReplicaSpec SpecOf(const v1::Backend& backend) {
 
 }  // namespace
 
+// Members in the order in which each needs the ones before it; Stop goes the other way.
 class RouterProcess::Impl {
  public:
-  absl::Status Start(const v1::RouterConfig& config, size_t ready_replicas);
+  explicit Impl(const v1::RouterConfig& config)
+      : guard_(router::Router::Create(CoreConfig(config))),
+        access_([this](absl::FunctionRef<void(router::Router&)> work) { guard_.With(work); }),
+        membership_(access_),
+        admin_(access_, {}),
+        fleet_(guard_) {}
   ~Impl() { Stop(Duration{0}); }
 
+  absl::Status Start(const v1::RouterConfig& config, size_t ready_replicas);
+
   void Stop(Duration deadline) {
-    if (gateway_ != nullptr) gateway_->Stop(deadline);
-    gateway_.reset();
+    if (grpc_ != nullptr) grpc_->Stop(deadline);
+    if (http_ != nullptr) http_->Stop(deadline);
+    grpc_.reset();
+    http_.reset();
   }
 
-  std::string http_address() const { return gateway_->address(); }
-  const std::string& grpc_address() const { return grpc_address_; }
+  std::string http_address() const { return http_->address(); }
+  std::string grpc_address() const { return grpc_ == nullptr ? "" : grpc_->address(); }
 
  private:
+  router::GrpcFrontHooks Hooks() {
+    router::GrpcFrontHooks hooks;
+    hooks.on_register = [this](const std::string& address, Epoch epoch, std::vector<std::string> models) {
+      return membership_.Register(address, epoch, std::move(models));
+    };
+    hooks.on_deregister = [this](const std::string& address, Epoch epoch) { membership_.Deregister(address, epoch); };
+    hooks.why_json = [this](std::string_view id) { return admin_.WhyJson(id); };
+    return hooks;
+  }
+
   MetricRegistry metrics_;
-  std::unique_ptr<router::RouterGuard> guard_;
-  std::unique_ptr<Gateway> gateway_;
-  std::string grpc_address_;
+  router::RouterGuard guard_;
+  router::RouterAccess access_;
+  router::Membership membership_;
+  router::AdminApi admin_;
+  router::GrpcFleet fleet_;
+  std::unique_ptr<Gateway> http_;
+  std::unique_ptr<router::GrpcFront> grpc_;
 };
 
 absl::Status RouterProcess::Impl::Start(const v1::RouterConfig& config, size_t ready_replicas) {
-  guard_ = std::make_unique<router::RouterGuard>(router::Router::Create(CoreConfig(config)));
-  for (const v1::Backend& backend : config.backends()) {
-    guard_->With([&](router::Router& router) { router.AddReplica(SpecOf(backend), Now()); });
+  std::vector<router::ReplicaSpec> backends;
+  for (const v1::Backend& backend : config.backends()) backends.push_back(SpecOf(backend));
+  KVRING_RETURN_IF_ERROR(membership_.AddStatic(backends));
+  fleet_.Refresh();
+  const GatewayOptions front = FrontOptions(config, ready_replicas);
+  KVRING_ASSIGN_OR_RETURN(http_, Gateway::Start(front, guard_, metrics_, fleet_.Upstreams(),
+                                                [this](const net::HttpRequest& request) { return admin_.Handle(request); }));
+  if (!config.grpc_listen().empty()) {
+    router::GrpcFrontOptions options;
+    options.listen = config.grpc_listen();
+    options.max_attempts = front.max_attempts;
+    options.decision_metadata = front.decision_headers;
+    options.timeouts = front.timeouts;
+    KVRING_ASSIGN_OR_RETURN(grpc_, router::GrpcFront::Start(options, guard_, fleet_, metrics_, Hooks()));
   }
-  KVRING_ASSIGN_OR_RETURN(gateway_, Gateway::Start(FrontOptions(config, ready_replicas), *guard_, metrics_, {}, {}));
   Log(LogLevel::kInfo, "router", "serving",
-      {{"http", http_address()}, {"grpc", grpc_address_}, {"policy", config.policy()}, {"threads", config.threads()}, {"seed", config.seed()}});
+      {{"http", http_address()}, {"grpc", grpc_address()}, {"policy", config.policy()}, {"threads", config.threads()}, {"seed", config.seed()}});
   return absl::OkStatus();
 }
 
@@ -148,7 +185,7 @@ absl::Status RouterProcess::Check(const v1::RouterConfig& given) {
 absl::StatusOr<std::unique_ptr<RouterProcess>> RouterProcess::Start(v1::RouterConfig config, size_t ready_replicas) {
   KVRING_RETURN_IF_ERROR(Check(config));
   FillDefaults(config);
-  auto impl = std::make_unique<Impl>();
+  auto impl = std::make_unique<Impl>(config);
   KVRING_RETURN_IF_ERROR(impl->Start(config, ready_replicas));
   return std::unique_ptr<RouterProcess>(new RouterProcess(std::move(impl)));
 }

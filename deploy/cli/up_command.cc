@@ -25,7 +25,10 @@ struct Options {
 int Run(Options options) {
   options.fleet.listen = absl::StrCat("127.0.0.1:", options.port);
   options.fleet.grpc_listen = absl::StrCat("127.0.0.1:", options.grpc_port);
-  if (options.demo) SetLogLevel(LogLevel::kWarn);
+  if (options.demo) {  // a person reads the table: only what is wrong may stand in it
+    SetLogLevel(LogLevel::kError);
+    options.fleet.log_level = "error";
+  }
   const auto fleet = FleetProcess::Start(options.fleet);
   if (!fleet.ok()) return Fail(fleet.status());
   if (!(*fleet)->WaitReady(kReadyTimeout)) return Fail("the replicas did not become ready; see the log above");
