@@ -10,6 +10,7 @@ namespace kvring::kernels {
 namespace {
 
 constexpr int kSpinsBeforeSleep = 2000;  // about 50 µs of pauses
+constexpr uint64_t kLeftMask = 0xffffffff;
 constexpr int kSpinsBeforeYield = 4000;
 
 void Pause() {
@@ -42,7 +43,7 @@ void ThreadPool::Run(int64_t tasks, absl::FunctionRef<void(int64_t)> body) {
   tasks_.store(tasks, std::memory_order_relaxed);
   finished_.store(0, std::memory_order_relaxed);
   const uint32_t region = region_.load(std::memory_order_relaxed) + 1;
-  claim_.store(static_cast<uint64_t>(region) << 32, std::memory_order_release);
+  claim_.store(static_cast<uint64_t>(region) << 32 | static_cast<uint64_t>(tasks), std::memory_order_release);
   region_.store(region, std::memory_order_release);
   region_.notify_all();
   TakeTasks(region);
@@ -57,15 +58,12 @@ void ThreadPool::Run(int64_t tasks, absl::FunctionRef<void(int64_t)> body) {
 
 void ThreadPool::TakeTasks(uint32_t region) {
   uint64_t claim = claim_.load(std::memory_order_acquire);
-  while (true) {
-    // Read before the claim succeeds: success proves that the region is still open, and these are its own.
+  while (claim >> 32 == region && (claim & kLeftMask) != 0) {
+    if (!claim_.compare_exchange_weak(claim, claim - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    // Read after the claim, never before: the region stays open until this task has ended, so these are its own.
     const Body* body = body_.load(std::memory_order_relaxed);
     const int64_t tasks = tasks_.load(std::memory_order_relaxed);
-    const auto task = static_cast<int64_t>(claim & 0xffffffffU);
-    if (claim >> 32 != region || task >= tasks) return;
-    if (!claim_.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel, std::memory_order_acquire))
-      continue;
-    (*body)(task);
+    (*body)(tasks - static_cast<int64_t>(claim & kLeftMask));
     finished_.fetch_add(1, std::memory_order_release);
     claim = claim_.load(std::memory_order_acquire);
   }

@@ -34,8 +34,9 @@ class ThreadPool {
   void TakeTasks(uint32_t region);
   bool WaitForRegion(uint32_t& seen);
 
-  // One region: its number in the high half, the next task in the low half, so that a late worker's claim
-  // fails.
+  // The region's number in the high half, the tasks nobody has taken yet in the low one: whether a claim is
+  // good is decided by this word alone, so that a worker that comes late can neither miscount nor run a task
+  // of another region.
   alignas(64) std::atomic<uint64_t> claim_{0};
   alignas(64) std::atomic<int64_t> finished_{0};
   alignas(64) std::atomic<uint32_t> region_{0};
