@@ -24,7 +24,8 @@ bool ReadPort(std::string_view text, uint16_t& port) {
 }
 
 bool IsHostByte(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '_';
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' ||
+         c == '_';
 }
 
 // Splits "host:port" and "[v6]:port"; the port may be absent.
@@ -33,13 +34,15 @@ absl::Status Split(std::string_view text, std::string_view& host, std::string_vi
   const size_t host_end = bracketed ? text.find(']') : text.find(':');
   if (bracketed && host_end == std::string_view::npos) return Bad(text, "']' is missing");
   host = bracketed ? text.substr(1, host_end - 1) : text.substr(0, host_end);
-  std::string_view rest = host_end == std::string_view::npos ? std::string_view() : text.substr(host_end + (bracketed ? 1 : 0));
+  std::string_view rest =
+      host_end == std::string_view::npos ? std::string_view() : text.substr(host_end + (bracketed ? 1 : 0));
   if (host.empty()) return Bad(text, "the host is empty");
   for (const char c : host) {
     const bool v6 = bracketed && (c == ':' || c == '%');
     if (!IsHostByte(c) && !v6) return Bad(text, "the host has characters that are not allowed");
   }
-  if (!bracketed && rest.find(':', 1) != std::string_view::npos) return Bad(text, "an IPv6 address needs brackets");
+  if (!bracketed && rest.find(':', 1) != std::string_view::npos)
+    return Bad(text, "an IPv6 address needs brackets");
   if (!rest.empty() && rest.front() != ':') return Bad(text, "a port must follow ']'");
   port = rest.empty() ? rest : rest.substr(1);
   return absl::OkStatus();
@@ -54,7 +57,8 @@ std::string LowerCase(std::string_view text) {
 }  // namespace
 
 std::string Address::ToString() const {
-  return host.find(':') == std::string::npos ? absl::StrCat(host, ":", port) : absl::StrCat("[", host, "]:", port);
+  return host.find(':') == std::string::npos ? absl::StrCat(host, ":", port)
+                                             : absl::StrCat("[", host, "]:", port);
 }
 
 absl::StatusOr<Address> ParseAddress(std::string_view text) {
@@ -69,10 +73,12 @@ absl::StatusOr<Address> ParseAddress(std::string_view text) {
 
 absl::StatusOr<Url> ParseUrl(std::string_view text) {
   const size_t scheme_end = text.find("://");
-  if (scheme_end == std::string_view::npos || scheme_end == 0) return Bad(text, "it must start with http:// or grpc://");
+  if (scheme_end == std::string_view::npos || scheme_end == 0)
+    return Bad(text, "it must start with http:// or grpc://");
   Url url{.scheme = LowerCase(text.substr(0, scheme_end))};
   std::string_view rest = text.substr(scheme_end + 3);
-  if (rest.find_first_of("?#@") != std::string_view::npos) return Bad(text, "user, query and fragment are not allowed");
+  if (rest.find_first_of("?#@") != std::string_view::npos)
+    return Bad(text, "user, query and fragment are not allowed");
   const size_t slash = rest.find('/');
   if (slash != std::string_view::npos) url.path = rest.substr(slash);
   while (url.path.ends_with('/')) url.path.pop_back();

@@ -1,4 +1,5 @@
-// Address: where something listens or is reached: "127.0.0.1:8080", "[::1]:0", "replica-1:9001", "http://host:port". Pure.
+// Address: where something listens or is reached: "127.0.0.1:8080", "[::1]:0", "replica-1:9001",
+// "http://host:port". Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,15 @@ struct Address {
   friend bool operator==(const Address&, const Address&) = default;
 };
 
-/// "host:port". The port is decimal, 0 to 65535; 0 only makes sense for listening. Errors quote the text and say what is wrong.
+/// "host:port". The port is decimal, 0 to 65535; 0 only makes sense for listening. Errors quote the text and
+/// say what is wrong.
 absl::StatusOr<Address> ParseAddress(std::string_view text);
 
 struct Url {
   std::string scheme;  // lower case: "http", "https", "grpc"
   Address address;     // port 80 for http and 443 for https when absent; required otherwise
-  std::string path;    // as given, "" or from its first '/', without a trailing '/': a prefix for request targets
+  std::string
+      path;  // as given, "" or from its first '/', without a trailing '/': a prefix for request targets
 };
 
 /// "scheme://host[:port][/path]"; no user, query or fragment.

@@ -5,7 +5,8 @@
 
 namespace kvring::net {
 
-// Only the loop's thread touches its sockets, so the reactor needs no locks; posting from elsewhere still has them.
+// Only the loop's thread touches its sockets, so the reactor needs no locks; posting from elsewhere still has
+// them.
 EventLoop::EventLoop() : io_(BOOST_ASIO_CONCURRENCY_HINT_UNSAFE_IO), timer_(io_) {}
 
 EventLoop::~EventLoop() {

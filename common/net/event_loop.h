@@ -1,12 +1,11 @@
-// Internal to the shells (shows Asio): one thread with one io_context. Everything that belongs to a loop is touched on its
-// thread only; other threads use Post. Time-outs are coarse: who is watched is called about every 100 ms and compares its
-// deadline, which costs less than a timer per connection.
+// Internal to the shells (shows Asio): one thread with one io_context. Everything that belongs to a loop is
+// touched on its thread only; other threads use Post. Time-outs are coarse: who is watched is called about
+// every 100 ms and compares its deadline, which costs less than a timer per connection.
 #pragma once
 
+#include <boost/intrusive/list.hpp>
 #include <functional>
 #include <thread>
-
-#include <boost/intrusive/list.hpp>
 
 #include "common/instant.h"
 #include "common/net/asio.h"
@@ -14,7 +13,8 @@
 namespace kvring::net {
 
 /// Something with deadlines. Unlinks itself when destroyed.
-class Ticked : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
+class Ticked
+    : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
  public:
   /// May destroy or unlink anything, itself too.
   virtual void OnTick(Instant now) = 0;

@@ -21,9 +21,12 @@ namespace {
 
 absl::string_view Absl(std::string_view text) { return {text.data(), text.size()}; }
 
-absl::Status Timeout(std::string_view step) { return absl::DeadlineExceededError(absl::StrCat("timed out: ", Absl(step))); }
+absl::Status Timeout(std::string_view step) {
+  return absl::DeadlineExceededError(absl::StrCat("timed out: ", Absl(step)));
+}
 absl::Status Broken(std::string_view step, int error) {
-  return absl::UnavailableError(absl::StrCat(Absl(step), ": ", error == 0 ? "closed by the server" : std::strerror(error)));
+  return absl::UnavailableError(
+      absl::StrCat(Absl(step), ": ", error == 0 ? "closed by the server" : std::strerror(error)));
 }
 
 // Waits for `events`; the rest of the time until `deadline` at most.
@@ -47,7 +50,8 @@ class HttpClient::Connection {
 
   absl::Status SendAll(std::string_view bytes, Instant deadline);
   /// Reads one answer. `any_byte` tells whether anything came, also on an error.
-  absl::StatusOr<HttpResponse> Receive(bool head_request, const OnBody& on_body, Instant deadline, bool& any_byte);
+  absl::StatusOr<HttpResponse> Receive(bool head_request, const OnBody& on_body, Instant deadline,
+                                       bool& any_byte);
   bool reusable() const { return reusable_; }
   bool used = false;
 
@@ -64,11 +68,13 @@ class HttpClient::Connection {
   bool reusable_ = false;
 };
 
-absl::StatusOr<std::unique_ptr<HttpClient::Connection>> HttpClient::Connection::Open(const Address& address, Instant deadline) {
+absl::StatusOr<std::unique_ptr<HttpClient::Connection>> HttpClient::Connection::Open(const Address& address,
+                                                                                     Instant deadline) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found)) {
+  if (const int error =
+          ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found)) {
     return absl::UnavailableError(absl::StrCat("cannot resolve ", address.host, ": ", ::gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, &::freeaddrinfo);
@@ -124,7 +130,8 @@ absl::Status HttpClient::Connection::Fill(Instant deadline) {
   }
 }
 
-absl::Status HttpClient::Connection::ReadHead(bool head_request, Instant deadline, bool& any_byte, ResponseHeadView& view) {
+absl::Status HttpClient::Connection::ReadHead(bool head_request, Instant deadline, bool& any_byte,
+                                              ResponseHeadView& view) {
   HeadScanner scanner;
   while (scanner.Scan(in_) != HeadScanner::State::kComplete) {
     if (scanner.fault()) return absl::InvalidArgumentError(Absl(scanner.fault().message));
@@ -132,11 +139,13 @@ absl::Status HttpClient::Connection::ReadHead(bool head_request, Instant deadlin
     any_byte = any_byte || !in_.empty();
     if (end_) return Broken("answer", 0);
   }
-  const HttpFault fault = ParseResponseHead(std::string_view(in_).substr(0, scanner.head_bytes()), head_request, view);
+  const HttpFault fault =
+      ParseResponseHead(std::string_view(in_).substr(0, scanner.head_bytes()), head_request, view);
   return fault ? absl::InvalidArgumentError(Absl(fault.message)) : absl::OkStatus();
 }
 
-absl::StatusOr<HttpResponse> HttpClient::Connection::Receive(bool head_request, const OnBody& on_body, Instant deadline, bool& any_byte) {
+absl::StatusOr<HttpResponse> HttpClient::Connection::Receive(bool head_request, const OnBody& on_body,
+                                                             Instant deadline, bool& any_byte) {
   ResponseHeadView view;
   HttpResponse response;
   do {  // interim answers (1xx) are passed over
@@ -150,7 +159,8 @@ absl::StatusOr<HttpResponse> HttpClient::Connection::Receive(bool head_request, 
   return response;
 }
 
-absl::Status HttpClient::Connection::ReadBody(const ResponseHeadView& view, const OnBody& on_body, Instant deadline) {
+absl::Status HttpClient::Connection::ReadBody(const ResponseHeadView& view, const OnBody& on_body,
+                                              Instant deadline) {
   if (view.framing == BodyFraming::kNone) return absl::OkStatus();
   if (view.framing == BodyFraming::kChunked) return ReadChunked(on_body, deadline);
   const bool until_close = view.framing == BodyFraming::kUntilClose;
@@ -178,18 +188,20 @@ absl::Status HttpClient::Connection::ReadChunked(const OnBody& on_body, Instant 
     }
     in_.erase(0, in_.size() - input.size());
     if (step == ChunkedDecoder::Step::kDone) return absl::OkStatus();
-    if (step == ChunkedDecoder::Step::kFault) return absl::InvalidArgumentError("the chunked body is malformed");
+    if (step == ChunkedDecoder::Step::kFault)
+      return absl::InvalidArgumentError("the chunked body is malformed");
     if (end_) return Broken("chunked body", 0);
     KVRING_RETURN_IF_ERROR(Fill(deadline));
   }
 }
 
-HttpClient::HttpClient(Address address, HttpClientOptions options) : address_(std::move(address)), options_(options) {}
+HttpClient::HttpClient(Address address, HttpClientOptions options)
+    : address_(std::move(address)), options_(options) {}
 HttpClient::~HttpClient() = default;
 void HttpClient::Close() { connection_.reset(); }
 
-absl::StatusOr<HttpResponse> HttpClient::Send(std::string_view method, std::string_view target, const Headers& headers,
-                                              std::string_view body) {
+absl::StatusOr<HttpResponse> HttpClient::Send(std::string_view method, std::string_view target,
+                                              const Headers& headers, std::string_view body) {
   std::string collected;
   bool too_large = false;
   auto response = Stream(method, target, headers, body, [&](std::string_view bytes) {
@@ -197,26 +209,33 @@ absl::StatusOr<HttpResponse> HttpClient::Send(std::string_view method, std::stri
     if (!too_large) collected.append(bytes);
     return !too_large;
   });
-  if (too_large) return absl::ResourceExhaustedError(absl::StrCat("the answer is larger than ", options_.max_body_bytes, " bytes"));
+  if (too_large)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the answer is larger than ", options_.max_body_bytes, " bytes"));
   if (response.ok()) response->body = std::move(collected);
   return response;
 }
 
-absl::StatusOr<HttpResponse> HttpClient::Stream(std::string_view method, std::string_view target, const Headers& headers,
-                                                std::string_view body, const OnBody& on_body) {
-  std::string bytes = absl::StrCat(Absl(method), " ", Absl(target), " HTTP/1.1\r\nHost: ", address_.ToString(), "\r\n");
+absl::StatusOr<HttpResponse> HttpClient::Stream(std::string_view method, std::string_view target,
+                                                const Headers& headers, std::string_view body,
+                                                const OnBody& on_body) {
+  std::string bytes =
+      absl::StrCat(Absl(method), " ", Absl(target), " HTTP/1.1\r\nHost: ", address_.ToString(), "\r\n");
   for (const auto& [name, value] : headers) absl::StrAppend(&bytes, name, ": ", value, "\r\n");
-  if (!body.empty() || method == "POST" || method == "PUT") absl::StrAppend(&bytes, "Content-Length: ", body.size(), "\r\n");
+  if (!body.empty() || method == "POST" || method == "PUT")
+    absl::StrAppend(&bytes, "Content-Length: ", body.size(), "\r\n");
   absl::StrAppend(&bytes, "\r\n", Absl(body));
   return Exchange(bytes, method == "HEAD", on_body);
 }
 
 // A kept connection that died unused is replaced once, as long as nothing of an answer came.
-absl::StatusOr<HttpResponse> HttpClient::Exchange(std::string_view bytes, bool head_request, const OnBody& on_body) {
+absl::StatusOr<HttpResponse> HttpClient::Exchange(std::string_view bytes, bool head_request,
+                                                  const OnBody& on_body) {
   const Instant deadline = Now() + options_.timeout;
   while (true) {
     if (!connection_) {
-      KVRING_ASSIGN_OR_RETURN(connection_, Connection::Open(address_, std::min(deadline, Now() + options_.connect_timeout)));
+      KVRING_ASSIGN_OR_RETURN(
+          connection_, Connection::Open(address_, std::min(deadline, Now() + options_.connect_timeout)));
     }
     std::unique_ptr<Connection> connection = std::move(connection_);
     const bool was_used = std::exchange(connection->used, true);

@@ -1,6 +1,7 @@
-// HttpClient: a small blocking HTTP/1.1 client for probes, the command line and tests. One connection per client, kept
-// between requests and opened anew when it was closed meanwhile; nothing is retried after a byte of an answer has come.
-// http:// only: Connect is the one place that would make a TLS stream. Not thread-safe.
+// HttpClient: a small blocking HTTP/1.1 client for probes, the command line and tests. One connection per
+// client, kept between requests and opened anew when it was closed meanwhile; nothing is retried after a byte
+// of an answer has come. http:// only: Connect is the one place that would make a TLS stream. Not
+// thread-safe.
 #pragma once
 
 #include <functional>
@@ -29,14 +30,14 @@ class HttpClient {
   explicit HttpClient(Address address, HttpClientOptions options = {});
   ~HttpClient();
 
-  /// Errors: Unavailable (refused, reset, closed early), DeadlineExceeded, InvalidArgument (no HTTP), ResourceExhausted. Any
-  /// status is an answer. Host and Content-Length are added.
-  absl::StatusOr<HttpResponse> Send(std::string_view method, std::string_view target, const Headers& headers = {},
-                                    std::string_view body = {});
+  /// Errors: Unavailable (refused, reset, closed early), DeadlineExceeded, InvalidArgument (no HTTP),
+  /// ResourceExhausted. Any status is an answer. Host and Content-Length are added.
+  absl::StatusOr<HttpResponse> Send(std::string_view method, std::string_view target,
+                                    const Headers& headers = {}, std::string_view body = {});
   absl::StatusOr<HttpResponse> Get(std::string_view target) { return Send("GET", target); }
   /// The body goes to `on_body`; the response's own body is empty. Cancelled when on_body returned false.
-  absl::StatusOr<HttpResponse> Stream(std::string_view method, std::string_view target, const Headers& headers,
-                                      std::string_view body, const OnBody& on_body);
+  absl::StatusOr<HttpResponse> Stream(std::string_view method, std::string_view target,
+                                      const Headers& headers, std::string_view body, const OnBody& on_body);
   void Close();
 
  private:

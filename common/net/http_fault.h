@@ -7,19 +7,27 @@
 
 namespace kvring::net {
 
-/// {"error":{"message":…,"type":"invalid_request_error","param":null,"code":…}}. The message is one of ours: no escapes.
+/// {"error":{"message":…,"type":"invalid_request_error","param":null,"code":…}}. The message is one of ours:
+/// no escapes.
 inline std::string FaultBody(const HttpFault& fault) {
   const auto code = [&]() -> std::string_view {
     switch (fault.status) {
-      case 408: return "request_timeout";
-      case 413: return "request_too_large";
-      case 431: return "header_too_large";
-      case 503: return "too_many_connections";
-      default: return "malformed_request";
+      case 408:
+        return "request_timeout";
+      case 413:
+        return "request_too_large";
+      case 431:
+        return "header_too_large";
+      case 503:
+        return "too_many_connections";
+      default:
+        return "malformed_request";
     }
   }();
   std::string body = R"({"error":{"message":")";
-  body.append(fault.message).append(R"(","type":")").append(fault.status < 500 ? "invalid_request_error" : "server_error");
+  body.append(fault.message)
+      .append(R"(","type":")")
+      .append(fault.status < 500 ? "invalid_request_error" : "server_error");
   body.append(R"(","param":null,"code":")").append(code).append(R"("}})");
   return body;
 }

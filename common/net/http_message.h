@@ -1,4 +1,5 @@
-// HTTP messages as owned values, for handlers, clients and tests; the hot path works on views (http_parser.h) instead.
+// HTTP messages as owned values, for handlers, clients and tests; the hot path works on views (http_parser.h)
+// instead.
 #pragma once
 
 #include <optional>
@@ -17,11 +18,11 @@ bool EqualIgnoringCase(std::string_view a, std::string_view b);
 std::optional<std::string_view> FindHeader(const Headers& headers, std::string_view name);
 
 struct HttpRequest {
-  std::string method;   // "GET", "POST", … as sent
-  std::string target;   // path and query as sent, always starting with '/'
+  std::string method;  // "GET", "POST", … as sent
+  std::string target;  // path and query as sent, always starting with '/'
   Headers headers;
-  std::string body;     // de-chunked
-  std::string peer;     // "127.0.0.1:43210", "[::1]:43210": the socket's, whatever headers say
+  std::string body;  // de-chunked
+  std::string peer;  // "127.0.0.1:43210", "[::1]:43210": the socket's, whatever headers say
   bool peer_is_loopback = false;
 
   /// The target up to '?'.

@@ -138,7 +138,8 @@ HttpFault ReadRequestLine(std::string_view line, RequestHeadView& out) {
   if (out.method.size() > 32 || !IsToken(out.method)) return {400, "The method is malformed."};
   const std::string_view version = line.substr(last + 1);
   if (!ReadVersion(version, out.minor_version)) {
-    if (version.starts_with("HTTP/") && version.size() == 8) return {505, "Only HTTP/1.1 and HTTP/1.0 are spoken here."};
+    if (version.starts_with("HTTP/") && version.size() == 8)
+      return {505, "Only HTTP/1.1 and HTTP/1.0 are spoken here."};
     return {400, "The request line is malformed."};
   }
   if (!ReadTarget(line.substr(first + 1, last - first - 1), out.method, out)) {
@@ -157,7 +158,8 @@ HttpFault ReadHostAndExpect(RequestHeadView& out) {
       host_seen = true;
       out.host = field.value;
     } else if (EqualIgnoringCase(field.name, "expect")) {
-      if (!EqualIgnoringCase(field.value, "100-continue")) return {417, "Only Expect: 100-continue is understood."};
+      if (!EqualIgnoringCase(field.value, "100-continue"))
+        return {417, "Only Expect: 100-continue is understood."};
       out.expects_continue = out.minor_version >= 1;
     }
   }
@@ -199,13 +201,15 @@ bool ReadStatusLine(std::string_view line, ResponseHeadView& out) {
 
 HttpFault ReadResponseBody(const FramingFields& framing, bool to_head_request, ResponseHeadView& out) {
   out.content_length = 0;
-  if (framing.content_length != nullptr && !ParseContentLength(framing.content_length->value, out.content_length)) {
+  if (framing.content_length != nullptr &&
+      !ParseContentLength(framing.content_length->value, out.content_length)) {
     return {502, "Content-Length is not a number."};
   }
   if (to_head_request || out.status < 200 || out.status == 204 || out.status == 304) {
     out.framing = BodyFraming::kNone;
   } else if (framing.transfer_encoding != nullptr) {
-    if (!EqualIgnoringCase(framing.transfer_encoding->value, "chunked")) return {502, "Unknown transfer coding."};
+    if (!EqualIgnoringCase(framing.transfer_encoding->value, "chunked"))
+      return {502, "Unknown transfer coding."};
     out.framing = BodyFraming::kChunked;
   } else if (framing.content_length != nullptr) {
     out.framing = out.content_length > 0 ? BodyFraming::kLength : BodyFraming::kNone;

@@ -1,9 +1,11 @@
-// HTTP/1.1 heads and body framing as pure functions over buffers (RFC 9110, RFC 9112), strict where leniency lets two parsers
-// disagree: CRLF line ends only, no obs-fold, no space before a colon, one Content-Length of digits, never together with
-// Transfer-Encoding, "chunked" as the only coding. Views point into the caller's buffer; nothing is copied or unescaped.
+// HTTP/1.1 heads and body framing as pure functions over buffers (RFC 9110, RFC 9112), strict where leniency
+// lets two parsers disagree: CRLF line ends only, no obs-fold, no space before a colon, one Content-Length of
+// digits, never together with Transfer-Encoding, "chunked" as the only coding. Views point into the caller's
+// buffer; nothing is copied or unescaped.
 //
-// Use: HeadScanner finds the end of a head in a growing buffer (each byte looked at once); then ParseRequestHead or
-// ParseResponseHead reads it; the head's framing says how the body ends; ChunkedDecoder walks a chunked one.
+// Use: HeadScanner finds the end of a head in a growing buffer (each byte looked at once); then
+// ParseRequestHead or ParseResponseHead reads it; the head's framing says how the body ends; ChunkedDecoder
+// walks a chunked one.
 #pragma once
 
 #include <array>
@@ -33,7 +35,8 @@ struct HttpFault {
   explicit operator bool() const { return status != 0; }
 };
 
-/// Looks for the empty line that ends a head. Feed it the whole buffer each time; it goes on where it stopped.
+/// Looks for the empty line that ends a head. Feed it the whole buffer each time; it goes on where it
+/// stopped.
 class HeadScanner {
  public:
   enum class State { kIncomplete, kComplete, kFault };
@@ -98,20 +101,34 @@ bool IsToken(std::string_view text);
 /// No control characters except a tab: what a field value may hold.
 bool IsFieldValue(std::string_view text);
 
-/// Walks a chunked body in pieces of any size. Sizes are plain hex digits; extensions are skipped, trailers checked and
-/// skipped, each within a bound.
+/// Walks a chunked body in pieces of any size. Sizes are plain hex digits; extensions are skipped, trailers
+/// checked and skipped, each within a bound.
 class ChunkedDecoder {
  public:
   enum class Step { kNeedMore, kData, kDone, kFault };
-  /// Takes bytes off the front of `input`. kData: `data` is a piece of the body inside `input`'s old bytes. After kDone what
-  /// is left in `input` belongs to the next message.
+  /// Takes bytes off the front of `input`. kData: `data` is a piece of the body inside `input`'s old bytes.
+  /// After kDone what is left in `input` belongs to the next message.
   Step Next(std::string_view& input, std::string_view& data);
   /// Whether the next byte would start a chunk's size: where a proxy may put a chunk of its own.
   bool between_chunks() const { return state_ == State::kSizeStart; }
   bool done() const { return state_ == State::kDone; }
 
  private:
-  enum class State { kSizeStart, kSize, kExtension, kSizeLf, kData, kDataCr, kDataLf, kTrailerStart, kTrailer, kTrailerLf, kEndLf, kDone, kFault };
+  enum class State {
+    kSizeStart,
+    kSize,
+    kExtension,
+    kSizeLf,
+    kData,
+    kDataCr,
+    kDataLf,
+    kTrailerStart,
+    kTrailer,
+    kTrailerLf,
+    kEndLf,
+    kDone,
+    kFault
+  };
   bool Control(char byte);
   bool SizeByte(char byte);
   bool TrailerByte(char byte);

@@ -54,8 +54,10 @@ class HttpServer::Impl final : public ServerUser {
   std::unique_ptr<ServerGroup> group_;  // last: its threads use the rest
 };
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& options, Handler handler) {
-  KVRING_ASSIGN_OR_RETURN(std::unique_ptr<ServerGroup> group, ServerGroup::Bind(options, /*share_port=*/false));
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOptions& options,
+                                                              Handler handler) {
+  KVRING_ASSIGN_OR_RETURN(std::unique_ptr<ServerGroup> group,
+                          ServerGroup::Bind(options, /*share_port=*/false));
   return std::unique_ptr<HttpServer>(
       new HttpServer(std::make_unique<Impl>(std::move(group), options, std::move(handler))));
 }

@@ -1,10 +1,12 @@
-// HttpServer: HTTP/1.1 for what is not the router's data path: the replica's OpenAI service, the admin API, tests. Each of
-// its threads has its own event loop and SO_REUSEPORT listener. Keep-alive, Expect: 100-continue, chunked bodies both ways,
-// limits with OpenAI-shaped error answers (400, 408, 413, 431, 503), one request of a connection at a time.
+// HttpServer: HTTP/1.1 for what is not the router's data path: the replica's OpenAI service, the admin API,
+// tests. Each of its threads has its own event loop and SO_REUSEPORT listener. Keep-alive, Expect:
+// 100-continue, chunked bodies both ways, limits with OpenAI-shaped error answers (400, 408, 413, 431, 503),
+// one request of a connection at a time.
 //
-// The handler runs on a loop thread and must not block: it takes the request and the writer and either answers at once or
-// moves the writer to whoever will. A ResponseWriter may be used from any thread, also from several (calls are serialised);
-// it never blocks. It outlives the connection and the server safely: calls on it then do nothing.
+// The handler runs on a loop thread and must not block: it takes the request and the writer and either
+// answers at once or moves the writer to whoever will. A ResponseWriter may be used from any thread, also
+// from several (calls are serialised); it never blocks. It outlives the connection and the server safely:
+// calls on it then do nothing.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +24,13 @@ namespace kvring::net {
 /// What became of a Write.
 enum class WriteState {
   kOpen,       // taken
-  kCongested,  // taken, but the client reads slowly: more than `congested_bytes` wait; OnDrained tells when they are gone
-  kGone,       // the client is gone (or too slow: `max_buffered_bytes`); nothing was taken and nothing will be
+  kCongested,  // taken, but the client reads slowly: more than `congested_bytes` wait; OnDrained tells when
+               // they are gone
+  kGone,  // the client is gone (or too slow: `max_buffered_bytes`); nothing was taken and nothing will be
 };
 
-/// The answer to one request: Start, Write…, Finish; or Reply alone. Destroyed before that: 500 if nothing was sent,
-/// otherwise the connection is cut so that no client takes the answer for whole.
+/// The answer to one request: Start, Write…, Finish; or Reply alone. Destroyed before that: 500 if nothing
+/// was sent, otherwise the connection is cut so that no client takes the answer for whole.
 class ResponseWriter {
  public:
   class Impl;
@@ -38,7 +41,8 @@ class ResponseWriter {
 
   /// Sends the head. Without a Content-Length among `headers` the body is chunked (HTTP/1.0: until close).
   void Start(int status, const Headers& headers);
-  /// Sends body bytes at once (TCP_NODELAY); an empty chunk is nothing. Use one call per engine step, not per token.
+  /// Sends body bytes at once (TCP_NODELAY); an empty chunk is nothing. Use one call per engine step, not per
+  /// token.
   WriteState Write(std::string_view chunk);
   void Finish();
   /// A whole answer with its Content-Length.
@@ -47,8 +51,8 @@ class ResponseWriter {
   /// Cuts the connection without a clean end: the client sees an incomplete transfer.
   void Abort();
 
-  /// Called once if the client goes away (FIN, RST, error, server stop) before Finish: on a loop thread, or at once in this
-  /// call if it is gone already. Never after Finish, Reply or Abort has returned.
+  /// Called once if the client goes away (FIN, RST, error, server stop) before Finish: on a loop thread, or
+  /// at once in this call if it is gone already. Never after Finish, Reply or Abort has returned.
   void OnDisconnect(std::function<void()> callback);
   /// Called on a loop thread each time the waiting bytes fall to zero after a kCongested.
   void OnDrained(std::function<void()> callback);
@@ -61,15 +65,16 @@ class ResponseWriter {
 struct HttpServerOptions {
   std::string listen = "127.0.0.1:0";  // port 0: any free one, see port()
   int threads = 1;
-  size_t max_header_bytes = 64 << 10;          // more: 431
-  size_t max_headers = 128;                    // more: 431
-  size_t max_body_bytes = size_t{32} << 20;    // more: 413, before the rest is read where its length is declared
-  size_t max_connections = 20'000;             // beyond: the longest idle one is closed, else 503 and close
+  size_t max_header_bytes = 64 << 10;  // more: 431
+  size_t max_headers = 128;            // more: 431
+  size_t max_body_bytes =
+      size_t{32} << 20;             // more: 413, before the rest is read where its length is declared
+  size_t max_connections = 20'000;  // beyond: the longest idle one is closed, else 503 and close
   Duration header_timeout = std::chrono::seconds(10);  // from the first byte of a head: 408
   Duration idle_timeout = std::chrono::seconds(75);    // between requests: close
-  double body_min_bytes_per_second = 500;      // mean of a body after its first 10 s, below: 408
+  double body_min_bytes_per_second = 500;  // mean of a body, judged after header_timeout; below: 408
   size_t congested_bytes = 256 << 10;
-  size_t max_buffered_bytes = 8 << 20;         // of one answer; a client that lets more wait is cut
+  size_t max_buffered_bytes = 8 << 20;  // of one answer; a client that lets more wait is cut
 };
 
 class HttpServer {
@@ -86,8 +91,8 @@ class HttpServer {
   std::string address() const;
   size_t connections() const;
 
-  /// Stops accepting, lets running requests finish for at most `deadline`, cuts the rest, ends the threads. Blocks; not
-  /// from a handler.
+  /// Stops accepting, lets running requests finish for at most `deadline`, cuts the rest, ends the threads.
+  /// Blocks; not from a handler.
   void Stop(Duration deadline);
 
  private:

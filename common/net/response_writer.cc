@@ -13,7 +13,8 @@ void AppendChunk(std::string& out, std::string_view data) {
 
 }  // namespace
 
-ResponseWriter::Impl::Impl(ServerExchange& exchange, EventLoop& loop, const HttpServerOptions& options, Shape shape)
+ResponseWriter::Impl::Impl(ServerExchange& exchange, EventLoop& loop, const HttpServerOptions& options,
+                           Shape shape)
     : loop_(loop),
       congested_bytes_(options.congested_bytes),
       max_buffered_bytes_(options.max_buffered_bytes),
@@ -109,8 +110,9 @@ void ResponseWriter::Impl::Dropped() {
       return PostFlush();
     }
   }
-  Reply(500, {{"Content-Type", "application/json"}},
-        R"({"error":{"message":"The request was dropped.","type":"server_error","param":null,"code":"internal_error"}})");
+  Reply(
+      500, {{"Content-Type", "application/json"}},
+      R"({"error":{"message":"The request was dropped.","type":"server_error","param":null,"code":"internal_error"}})");
 }
 
 void ResponseWriter::Impl::OnDisconnect(std::function<void()> callback) {
@@ -221,9 +223,13 @@ ResponseWriter::~ResponseWriter() {
 void ResponseWriter::Start(int status, const Headers& headers) { impl_->Start(status, headers); }
 WriteState ResponseWriter::Write(std::string_view chunk) { return impl_->Write(chunk); }
 void ResponseWriter::Finish() { impl_->Finish(); }
-void ResponseWriter::Reply(int status, const Headers& headers, std::string_view body) { impl_->Reply(status, headers, body); }
+void ResponseWriter::Reply(int status, const Headers& headers, std::string_view body) {
+  impl_->Reply(status, headers, body);
+}
 void ResponseWriter::Abort() { impl_->Abort(); }
-void ResponseWriter::OnDisconnect(std::function<void()> callback) { impl_->OnDisconnect(std::move(callback)); }
+void ResponseWriter::OnDisconnect(std::function<void()> callback) {
+  impl_->OnDisconnect(std::move(callback));
+}
 void ResponseWriter::OnDrained(std::function<void()> callback) { impl_->OnDrained(std::move(callback)); }
 bool ResponseWriter::gone() const { return impl_->gone(); }
 

@@ -1,6 +1,7 @@
-// Internal to common/net (shows Asio): both sides of a ResponseWriter. The writer's side may be called from any thread; it
-// frames bytes into a buffer and posts a flush to the connection's loop, at most one at a time. The loop's side
-// (ServerExchange) lives in the connection and is told apart from the writer by `Detach` when either ends first.
+// Internal to common/net (shows Asio): both sides of a ResponseWriter. The writer's side may be called from
+// any thread; it frames bytes into a buffer and posts a flush to the connection's loop, at most one at a
+// time. The loop's side (ServerExchange) lives in the connection and is told apart from the writer by
+// `Detach` when either ends first.
 #pragma once
 
 #include <functional>
@@ -19,8 +20,8 @@ class ServerExchange;
 class ResponseWriter::Impl : public std::enable_shared_from_this<ResponseWriter::Impl> {
  public:
   struct Shape {
-    bool head_only = false;   // answer to HEAD
-    bool chunkable = true;    // HTTP/1.1
+    bool head_only = false;  // answer to HEAD
+    bool chunkable = true;   // HTTP/1.1
     bool keep_alive = true;
   };
   Impl(ServerExchange& exchange, EventLoop& loop, const HttpServerOptions& options, Shape shape);

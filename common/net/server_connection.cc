@@ -16,16 +16,16 @@ namespace {
 
 constexpr size_t kInitialIn = 16 << 10;
 constexpr size_t kMinRoomAfterHead = 4 << 10;
-constexpr size_t kKeptBody = 256 << 10;      // larger body strings are freed between requests
-constexpr size_t kBodyStep = 256 << 10;      // a declared length is believed only as far as bytes arrive
-constexpr size_t kJsonPadding = 64;          // room that JSON parsers want behind a body
+constexpr size_t kKeptBody = 256 << 10;  // larger body strings are freed between requests
+constexpr size_t kBodyStep = 256 << 10;  // a declared length is believed only as far as bytes arrive
+constexpr size_t kJsonPadding = 64;      // room that JSON parsers want behind a body
 constexpr Duration kLingerTime = std::chrono::seconds(2);
 constexpr uint64_t kLingerBytes = 4 << 20;
-constexpr Duration kBodyGrace = std::chrono::seconds(10);
 
 std::string PeerName(const tcp::endpoint& peer) {
   const std::string host = peer.address().to_string();
-  return peer.address().is_v6() ? absl::StrCat("[", host, "]:", peer.port()) : absl::StrCat(host, ":", peer.port());
+  return peer.address().is_v6() ? absl::StrCat("[", host, "]:", peer.port())
+                                : absl::StrCat(host, ":", peer.port());
 }
 
 bool IsLoopback(const asio::ip::address& address) {
@@ -37,7 +37,8 @@ bool IsLoopback(const asio::ip::address& address) {
 
 }  // namespace
 
-ServerConnection::ServerConnection(tcp::socket socket, EventLoop& loop, const HttpServerOptions& options, ServerUser& user)
+ServerConnection::ServerConnection(tcp::socket socket, EventLoop& loop, const HttpServerOptions& options,
+                                   ServerUser& user)
     : socket_(std::move(socket)),
       loop_(loop),
       options_(options),
@@ -67,14 +68,16 @@ void ServerConnection::StartRead() {
   body_direct_ = state_ == State::kBody && head_.framing == BodyFraming::kLength;
   char* into = body_direct_ ? body_.data() + body_have_ : in_.get() + in_end_;
   const size_t room = body_direct_ ? body_.size() - body_have_ : in_capacity_ - in_end_;
-  // A pipelining client is read on after this answer; with nothing ahead, a read is always pending and hears of a FIN.
+  // A pipelining client is read on after this answer; with nothing ahead, a read is always pending and hears
+  // of a FIN.
   const bool answering = state_ == State::kBusy || state_ == State::kFlush;
   if (room == 0 || (answering && in_end_ > begin_ + head_bytes_)) return;
   reading_ = true;
-  socket_.async_read_some(asio::buffer(into, room), [self = Pointer(this)](const ErrorCode& error, size_t bytes) {
-    self->reading_ = false;
-    self->OnRead(error, bytes);
-  });
+  socket_.async_read_some(asio::buffer(into, room),
+                          [self = Pointer(this)](const ErrorCode& error, size_t bytes) {
+                            self->reading_ = false;
+                            self->OnRead(error, bytes);
+                          });
 }
 
 void ServerConnection::OnRead(const ErrorCode& error, size_t bytes) {
@@ -160,7 +163,8 @@ bool ServerConnection::BeginBody() {
   } else {
     body_.clear();
   }
-  const bool whole = head_.framing == BodyFraming::kNone || (head_.framing == BodyFraming::kLength && body_have_ == head_.content_length);
+  const bool whole = head_.framing == BodyFraming::kNone ||
+                     (head_.framing == BodyFraming::kLength && body_have_ == head_.content_length);
   if (head_.expects_continue && !whole && present == 0) Send("HTTP/1.1 100 Continue\r\n\r\n");
   return true;
 }
@@ -189,7 +193,8 @@ bool ServerConnection::ReadChunkedBody() {
   while (true) {
     switch (decoder_.Next(input, data)) {
       case ChunkedDecoder::Step::kData:
-        if (body_.size() + data.size() > options_.max_body_bytes) return Fault({413, "The request body is too large."});
+        if (body_.size() + data.size() > options_.max_body_bytes)
+          return Fault({413, "The request body is too large."});
         body_.append(data);
         break;
       case ChunkedDecoder::Step::kFault:
@@ -272,7 +277,8 @@ void ServerConnection::WaitWritable() {
 }
 
 void ServerConnection::SendPending() {
-  const ssize_t n = ::send(socket_.native_handle(), out_.data() + out_sent_, unsent_bytes(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t n =
+      ::send(socket_.native_handle(), out_.data() + out_sent_, unsent_bytes(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (n < 0 && errno != EAGAIN && errno != EINTR) return Cut();
   out_sent_ += n > 0 ? static_cast<size_t>(n) : 0;
   if (unsent_bytes() > 0) return WaitWritable();
@@ -309,19 +315,21 @@ void ServerConnection::ResetForNext() {
   if (on_idle) on_idle(*this);
 }
 
-void ServerConnection::Reply(int status, std::string_view content_type, std::string_view extra_lines, std::string_view body) {
+void ServerConnection::Reply(int status, std::string_view content_type, std::string_view extra_lines,
+                             std::string_view body) {
   const bool keep = keep_alive();
-  std::string head = absl::StrCat("HTTP/1.1 ", status, " ", absl::string_view(ReasonPhrase(status).data(), ReasonPhrase(status).size()),
-                                  "\r\nContent-Type: ", absl::string_view(content_type.data(), content_type.size()),
-                                  "\r\nContent-Length: ", body.size(), keep ? "\r\n" : "\r\nConnection: close\r\n");
+  std::string head = absl::StrCat(
+      "HTTP/1.1 ", status, " ", absl::string_view(ReasonPhrase(status).data(), ReasonPhrase(status).size()),
+      "\r\nContent-Type: ", absl::string_view(content_type.data(), content_type.size()),
+      "\r\nContent-Length: ", body.size(), keep ? "\r\n" : "\r\nConnection: close\r\n");
   head.append(extra_lines).append("\r\n");
   const std::string_view pieces[] = {head, head_.method == "HEAD" ? std::string_view() : body};
   Send(pieces);
   FinishResponse(keep);
 }
 
-// After an answer to a request that was not read to its end: sends FIN and reads on for a moment, since closing with unread
-// bytes would send RST, and the client would lose the answer.
+// After an answer to a request that was not read to its end: sends FIN and reads on for a moment, since
+// closing with unread bytes would send RST, and the client would lose the answer.
 void ServerConnection::Linger() {
   state_ = State::kLinger;
   deadline_ = Now() + kLingerTime;
@@ -360,7 +368,7 @@ void ServerConnection::Close() {
 }
 
 void ServerConnection::OnTick(Instant now) {
-  if (state_ == State::kBody && now - body_started_ > kBodyGrace) {
+  if (state_ == State::kBody && now - body_started_ > options_.header_timeout) {
     const double seconds = ToSeconds(now - body_started_);
     if (static_cast<double>(body_have_) < options_.body_min_bytes_per_second * seconds) {
       Fault({408, "The request body comes too slowly."});

@@ -1,19 +1,20 @@
-// Internal to the shells (shows Asio): one client connection of a server, on one loop thread. Reads requests one at a time
-// (head, then the whole body), hands each to the ServerUser, sends what it is given, notices when the client leaves while a
-// request runs. Limits and time-outs are answered here, so that router and replica behave alike.
+// Internal to the shells (shows Asio): one client connection of a server, on one loop thread. Reads requests
+// one at a time (head, then the whole body), hands each to the ServerUser, sends what it is given, notices
+// when the client leaves while a request runs. Limits and time-outs are answered here, so that router and
+// replica behave alike.
 //
-// Life of a request: ServerUser::OnRequest -> Send… -> FinishResponse | Abort. The request's views stay valid until then.
-// While it runs, RequestOwner hears of a client that left (then the request is over) and of drained sends.
+// Life of a request: ServerUser::OnRequest -> Send… -> FinishResponse | Abort. The request's views stay valid
+// until then. While it runs, RequestOwner hears of a client that left (then the request is over) and of
+// drained sends.
 #pragma once
 
 #include <array>
-#include <memory>
-#include <span>
-#include <string>
-
 #include <boost/intrusive/list.hpp>
 #include <boost/smart_ptr/intrusive_ptr.hpp>
 #include <boost/smart_ptr/intrusive_ref_counter.hpp>
+#include <memory>
+#include <span>
+#include <string>
 
 #include "common/net/event_loop.h"
 #include "common/net/http_parser.h"
@@ -44,10 +45,12 @@ class RequestOwner {
   virtual void OnDrained() = 0;
 };
 
-using ConnectionHook = boost::intrusive::list_member_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+using ConnectionHook =
+    boost::intrusive::list_member_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
-class ServerConnection final : public boost::intrusive_ref_counter<ServerConnection, boost::thread_unsafe_counter>,
-                               public Ticked {
+class ServerConnection final
+    : public boost::intrusive_ref_counter<ServerConnection, boost::thread_unsafe_counter>,
+      public Ticked {
  public:
   using Pointer = boost::intrusive_ptr<ServerConnection>;
 
@@ -66,7 +69,8 @@ class ServerConnection final : public boost::intrusive_ref_counter<ServerConnect
 
   /// Whether the answer may promise to keep the connection.
   bool keep_alive() const { return head_.keep_alive && user_.keep_alive() && !close_after_; }
-  /// Sends the pieces in order; what the socket does not take is copied and sent later. On a broken connection OnGone follows.
+  /// Sends the pieces in order; what the socket does not take is copied and sent later. On a broken
+  /// connection OnGone follows.
   void Send(std::span<const std::string_view> pieces);
   void Send(std::string_view piece) { Send(std::span(&piece, 1)); }
   size_t unsent_bytes() const { return out_.size() - out_sent_; }
@@ -131,8 +135,9 @@ class ServerConnection final : public boost::intrusive_ref_counter<ServerConnect
   bool body_direct_ = false;  // the pending read fills body_, not in_
   uint64_t serial_ = 0;       // of requests; late news of an earlier one are dropped
 
-  // in_: [begin_, begin_ + head_bytes_) the head, up to in_end_ what came after it. A length-delimited body goes to body_
-  // without a stop here. While an answer runs, a read is pending only if nothing came after the request.
+  // in_: [begin_, begin_ + head_bytes_) the head, up to in_end_ what came after it. A length-delimited body
+  // goes to body_ without a stop here. While an answer runs, a read is pending only if nothing came after the
+  // request.
   std::unique_ptr<char[]> in_;
   size_t in_capacity_ = 0;
   size_t begin_ = 0;
@@ -146,7 +151,7 @@ class ServerConnection final : public boost::intrusive_ref_counter<ServerConnect
 
   std::string out_;
   size_t out_sent_ = 0;
-  Instant deadline_{};       // {}: none
+  Instant deadline_{};  // {}: none
   Instant body_started_{};
   uint64_t linger_bytes_ = 0;
 };

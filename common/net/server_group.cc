@@ -13,8 +13,9 @@ namespace {
 constexpr int kBacklog = 4096;
 
 absl::Status BindError(const Address& address, std::string_view step, const ErrorCode& error) {
-  return absl::UnavailableError(absl::StrCat("cannot listen on ", address.ToString(), ": ", absl::string_view(step.data(), step.size()),
-                                             ": ", error.message()));
+  return absl::UnavailableError(absl::StrCat("cannot listen on ", address.ToString(), ": ",
+                                             absl::string_view(step.data(), step.size()), ": ",
+                                             error.message()));
 }
 
 absl::StatusOr<tcp::endpoint> ResolveListen(asio::io_context& io, const Address& address) {
@@ -38,7 +39,8 @@ absl::Status CheckFree(asio::io_context& io, const Address& address, const tcp::
   return error ? BindError(address, "bind", error) : absl::OkStatus();
 }
 
-absl::StatusOr<tcp::acceptor> Listen(asio::io_context& io, const Address& address, const tcp::endpoint& endpoint) {
+absl::StatusOr<tcp::acceptor> Listen(asio::io_context& io, const Address& address,
+                                     const tcp::endpoint& endpoint) {
   tcp::acceptor acceptor(io);
   ErrorCode error;
   acceptor.open(endpoint.protocol(), error);
@@ -105,8 +107,9 @@ void ServerLoop::OnClosed() {
 
 void ServerLoop::Refuse(tcp::socket socket) {
   const std::string body = FaultBody({503, "Too many connections."});
-  const std::string answer = absl::StrCat("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: ",
-                                          body.size(), "\r\nRetry-After: 1\r\nConnection: close\r\n\r\n", body);
+  const std::string answer = absl::StrCat(
+      "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: ", body.size(),
+      "\r\nRetry-After: 1\r\nConnection: close\r\n\r\n", body);
   (void)::send(socket.native_handle(), answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -121,14 +124,17 @@ void ServerLoop::CutAll() {
   while (!all_.empty()) all_.front().Cut();
 }
 
-absl::StatusOr<std::unique_ptr<ServerGroup>> ServerGroup::Bind(const HttpServerOptions& options, bool share_port) {
+absl::StatusOr<std::unique_ptr<ServerGroup>> ServerGroup::Bind(const HttpServerOptions& options,
+                                                               bool share_port) {
   KVRING_ASSIGN_OR_RETURN(Address address, ParseAddress(options.listen));
   std::unique_ptr<ServerGroup> group(new ServerGroup(options));
   const size_t threads = options.threads > 0 ? static_cast<size_t>(options.threads) : 1;
   const size_t share = (options.max_connections + threads - 1) / threads;
-  for (size_t i = 0; i < threads; ++i) group->loops_.push_back(std::make_unique<ServerLoop>(group->options_, share, group->closing_));
+  for (size_t i = 0; i < threads; ++i)
+    group->loops_.push_back(std::make_unique<ServerLoop>(group->options_, share, group->closing_));
   KVRING_ASSIGN_OR_RETURN(tcp::endpoint endpoint, ResolveListen(group->at(0).loop().io(), address));
-  if (!share_port && endpoint.port() != 0) KVRING_RETURN_IF_ERROR(CheckFree(group->at(0).loop().io(), address, endpoint));
+  if (!share_port && endpoint.port() != 0)
+    KVRING_RETURN_IF_ERROR(CheckFree(group->at(0).loop().io(), address, endpoint));
   for (auto& loop : group->loops_) {
     KVRING_ASSIGN_OR_RETURN(tcp::acceptor acceptor, Listen(loop->loop().io(), address, endpoint));
     ErrorCode error;

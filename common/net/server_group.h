@@ -1,5 +1,5 @@
-// Internal to the shells (shows Asio): the loops of one server. Each has its own thread, SO_REUSEPORT listener and set of
-// client connections; the kernel spreads connections over them.
+// Internal to the shells (shows Asio): the loops of one server. Each has its own thread, SO_REUSEPORT
+// listener and set of client connections; the kernel spreads connections over them.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,8 @@ namespace kvring::net {
 /// One loop with its listener. All but `count` on the loop's thread.
 class ServerLoop : private Ticked {
  public:
-  /// `closing` is locked and unlocked at each close once CloseAllSoon was called, which wakes who awaits a condition on it.
+  /// `closing` is locked and unlocked at each close once CloseAllSoon was called, which wakes who awaits a
+  /// condition on it.
   ServerLoop(const HttpServerOptions& options, size_t max_connections, absl::Mutex& closing);
   ~ServerLoop();
 
@@ -29,12 +30,14 @@ class ServerLoop : private Ticked {
   size_t count() const { return count_.load(std::memory_order_relaxed); }
 
  private:
-  using AllList = boost::intrusive::list<ServerConnection,
-                                         boost::intrusive::member_hook<ServerConnection, ConnectionHook, &ServerConnection::all_hook>,
-                                         boost::intrusive::constant_time_size<false>>;
-  using IdleList = boost::intrusive::list<ServerConnection,
-                                          boost::intrusive::member_hook<ServerConnection, ConnectionHook, &ServerConnection::idle_hook>,
-                                          boost::intrusive::constant_time_size<false>>;
+  using AllList = boost::intrusive::list<
+      ServerConnection,
+      boost::intrusive::member_hook<ServerConnection, ConnectionHook, &ServerConnection::all_hook>,
+      boost::intrusive::constant_time_size<false>>;
+  using IdleList = boost::intrusive::list<
+      ServerConnection,
+      boost::intrusive::member_hook<ServerConnection, ConnectionHook, &ServerConnection::idle_hook>,
+      boost::intrusive::constant_time_size<false>>;
   void Accept();
   void Admit(tcp::socket socket);
   void OnClosed();
@@ -51,12 +54,14 @@ class ServerLoop : private Ticked {
   EventLoop loop_;
   std::unique_ptr<tcp::acceptor> acceptor_;
   ServerUser* user_ = nullptr;
-  bool accepting_ = false;  // an accept is pending; false after an error (out of descriptors): tried again at the next tick
+  bool accepting_ =
+      false;  // an accept is pending; false after an error (out of descriptors): tried again at the next tick
 };
 
 class ServerGroup {
  public:
-  /// Binds `options.threads` listeners to one port. Two processes on one port only where `share_port` asks for it.
+  /// Binds `options.threads` listeners to one port. Two processes on one port only where `share_port` asks
+  /// for it.
   static absl::StatusOr<std::unique_ptr<ServerGroup>> Bind(const HttpServerOptions& options, bool share_port);
   ~ServerGroup();
 
@@ -67,7 +72,8 @@ class ServerGroup {
 
   /// Starts the threads; `user_of(i)` handles loop i and outlives Stop.
   void Start(const std::function<ServerUser&(size_t)>& user_of);
-  /// Stops accepting, closes idle connections, and waits until the others have had their answers or `deadline` has passed.
+  /// Stops accepting, closes idle connections, and waits until the others have had their answers or
+  /// `deadline` has passed.
   void Drain(Duration deadline);
   /// Cuts what is left and ends the threads.
   void Stop();

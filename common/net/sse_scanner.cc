@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::string_view kBom = "\xEF\xBB\xBF";
 
-// First CR or LF, or npos. LF is the common one and found by memchr; a CR before it is looked for only in that line.
+// First CR or LF, or npos. LF is the common one and found by memchr; a CR before it is looked for only in
+// that line.
 size_t FindLineEnd(std::string_view bytes) {
   const size_t lf = bytes.find('\n');
   const size_t cr = bytes.substr(0, lf).find('\r');

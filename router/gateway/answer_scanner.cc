@@ -7,7 +7,8 @@ namespace kvring::router {
 namespace {
 
 size_t SkipBlanks(std::string_view text, size_t at) {
-  while (at < text.size() && (text[at] == ' ' || text[at] == '\n' || text[at] == '\r' || text[at] == '\t')) ++at;
+  while (at < text.size() && (text[at] == ' ' || text[at] == '\n' || text[at] == '\r' || text[at] == '\t'))
+    ++at;
   return at;
 }
 
@@ -60,7 +61,8 @@ std::optional<UsageReport> FindUsage(std::string_view json) {
   constexpr std::string_view kKey = "\"usage\"";
   std::optional<UsageReport> last;
   size_t from = 0;
-  // memmem: this runs over every event of every stream, and string_view::find is several times slower among many quotes.
+  // memmem: this runs over every event of every stream, and string_view::find is several times slower among
+  // many quotes.
   while (const void* hit = ::memmem(json.data() + from, json.size() - from, kKey.data(), kKey.size())) {
     const auto found = static_cast<size_t>(static_cast<const char*>(hit) - json.data());
     from = found + kKey.size();

@@ -1,6 +1,7 @@
-// AnswerScanner: reads along while an answer is relayed, without changing a byte: usage wherever an engine puts it (a last
-// chunk with `choices: []`, without choices, or beside an empty delta; or in a whole JSON answer), [DONE], errors inside a
-// stream, events that are no JSON. Keeps at most one event, or the last 8 KiB of a JSON answer. Pure; not thread-safe.
+// AnswerScanner: reads along while an answer is relayed, without changing a byte: usage wherever an engine
+// puts it (a last chunk with `choices: []`, without choices, or beside an empty delta; or in a whole JSON
+// answer), [DONE], errors inside a stream, events that are no JSON. Keeps at most one event, or the last 8
+// KiB of a JSON answer. Pure; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@
 
 namespace kvring::router {
 
-/// The counts of the last `"usage": {…}` in the JSON text; nullopt where there is none, or it has no prompt_tokens.
+/// The counts of the last `"usage": {…}` in the JSON text; nullopt where there is none, or it has no
+/// prompt_tokens.
 std::optional<UsageReport> FindUsage(std::string_view json);
 
 class AnswerScanner {

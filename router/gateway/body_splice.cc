@@ -5,7 +5,8 @@
 namespace kvring::router {
 namespace {
 
-// Walks JSON text just far enough to tell where values end; the text was validated by the reader of the request.
+// Walks JSON text just far enough to tell where values end; the text was validated by the reader of the
+// request.
 class Walker {
  public:
   explicit Walker(std::string_view text) : text_(text) {}
@@ -19,7 +20,9 @@ class Walker {
 
   size_t at() const { return at_; }
   void SkipBlanks() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t')) ++at_;
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t'))
+      ++at_;
   }
 
   // The raw text of a string without its quotes; false: no string here.
@@ -45,7 +48,8 @@ class Walker {
         if (depth == 0) return true;
         continue;
       }
-      if (depth == 0 && (c == ',' || c == '}' || c == ']' || c == ' ' || c == '\n' || c == '\r' || c == '\t')) return true;
+      if (depth == 0 && (c == ',' || c == '}' || c == ']' || c == ' ' || c == '\n' || c == '\r' || c == '\t'))
+        return true;
       depth += c == '{' || c == '[' ? 1 : 0;
       if (c == '}' || c == ']') --depth;
       ++at_;

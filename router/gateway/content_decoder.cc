@@ -16,8 +16,12 @@ using openai::ApiError;
 
 constexpr size_t kStep = 64 << 10;
 
-ApiError TooLarge() { return {413, "invalid_request_error", "request_too_large", "", "The decoded request body is too large."}; }
-ApiError Broken() { return openai::InvalidRequest("", "The encoded request body is malformed.", "malformed_request"); }
+ApiError TooLarge() {
+  return {413, "invalid_request_error", "request_too_large", "", "The decoded request body is too large."};
+}
+ApiError Broken() {
+  return openai::InvalidRequest("", "The encoded request body is malformed.", "malformed_request");
+}
 
 // One step of decoding into `out`; kDone at the end of the data.
 enum class Step { kMore, kDone, kBroken };
@@ -56,9 +60,11 @@ std::optional<ApiError> Gunzip(size_t max_bytes, std::string& body) {
 }
 
 std::optional<ApiError> Unzstd(size_t max_bytes, std::string& body) {
-  const std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> stream(ZSTD_createDStream(), &ZSTD_freeDStream);
+  const std::unique_ptr<ZSTD_DStream, decltype(&ZSTD_freeDStream)> stream(ZSTD_createDStream(),
+                                                                          &ZSTD_freeDStream);
   if (!stream) return openai::InternalError();
-  ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax, 23);  // 8 MiB: what the format asks of every decoder
+  ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax,
+                         23);  // 8 MiB: what the format asks of every decoder
   const std::string source = std::move(body);
   ZSTD_inBuffer input{source.data(), source.size(), 0};
   return Collect(max_bytes, body, [&](std::string& out) {
@@ -77,11 +83,13 @@ std::optional<ApiError> Unzstd(size_t max_bytes, std::string& body) {
 
 std::optional<ApiError> DecodeContent(std::string_view coding, size_t max_bytes, std::string& body) {
   if (coding.empty() || net::EqualIgnoringCase(coding, "identity")) return std::nullopt;
-  if (net::EqualIgnoringCase(coding, "gzip") || net::EqualIgnoringCase(coding, "x-gzip")) return Gunzip(max_bytes, body);
+  if (net::EqualIgnoringCase(coding, "gzip") || net::EqualIgnoringCase(coding, "x-gzip"))
+    return Gunzip(max_bytes, body);
   if (net::EqualIgnoringCase(coding, "zstd")) return Unzstd(max_bytes, body);
   const std::string shown(coding.substr(0, 64));
-  return ApiError{415, "invalid_request_error", "unsupported_content_encoding", "",
-                  absl::StrCat("Content-Encoding '", shown, "' is not understood; gzip and zstd are, one at a time.")};
+  return ApiError{
+      415, "invalid_request_error", "unsupported_content_encoding", "",
+      absl::StrCat("Content-Encoding '", shown, "' is not understood; gzip and zstd are, one at a time.")};
 }
 
 }  // namespace kvring::router

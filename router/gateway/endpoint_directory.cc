@@ -37,7 +37,9 @@ void EndpointDirectory::Follow(const std::vector<ReplicaView>& views) {
     if (endpoints_.contains(view.id)) continue;
     auto url = net::ParseUrl(view.url);
     if (!url.ok()) {
-      Log(LogLevel::kError, "gateway", "replica url cannot be read", {{"replica", view.name}, {"error", std::string_view(url.status().message().data(), url.status().message().size())}});
+      Log(LogLevel::kError, "gateway", "replica url cannot be read",
+          {{"replica", view.name},
+           {"error", std::string_view(url.status().message().data(), url.status().message().size())}});
       continue;
     }
     auto endpoint = std::make_shared<Endpoint>();
@@ -45,7 +47,8 @@ void EndpointDirectory::Follow(const std::vector<ReplicaView>& views) {
     endpoint->name = view.name;
     endpoint->url = *std::move(url);
     endpoint->authority = endpoint->url.address.ToString();
-    if (const auto key = replica_keys_.find(view.url); key != replica_keys_.end()) endpoint->api_key = key->second;
+    if (const auto key = replica_keys_.find(view.url); key != replica_keys_.end())
+      endpoint->api_key = key->second;
     endpoints_.emplace(view.id, std::move(endpoint));
   }
   for (auto it = endpoints_.begin(); it != endpoints_.end();) {

@@ -1,5 +1,5 @@
-// EndpointDirectory: how each member of the router's fleet is reached, kept in step with the core. Thread-safe; loops keep
-// their own copies of entries, which never change but for their flags.
+// EndpointDirectory: how each member of the router's fleet is reached, kept in step with the core.
+// Thread-safe; loops keep their own copies of entries, which never change but for their flags.
 #pragma once
 
 #include <map>
@@ -29,7 +29,8 @@ class EndpointDirectory {
   RouterGuard& guard_;
   const std::map<std::string, std::string> replica_keys_;
   absl::Mutex mutex_;
-  std::map<ReplicaId, std::shared_ptr<Endpoint>> endpoints_ ABSL_GUARDED_BY(mutex_);  // shared with running requests
+  std::map<ReplicaId, std::shared_ptr<Endpoint>> endpoints_
+      ABSL_GUARDED_BY(mutex_);  // shared with running requests
 };
 
 }  // namespace kvring::router

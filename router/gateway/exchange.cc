@@ -49,10 +49,12 @@ void Exchange::Reset() {
   session_name_.clear();
   session_source_ = SessionSource::kNone;
   route_ = GenerationRoute::kNone;
-  has_prompt_ = body_decoded_ = known_to_router_ = owes_completion_ = refused_ = head_sent_ = first_byte_ = scan_ = may_insert_ = paused_ = false;
+  has_prompt_ = body_decoded_ = known_to_router_ = owes_completion_ = refused_ = head_sent_ = first_byte_ =
+      scan_ = may_insert_ = paused_ = false;
   attempts_ = status_ = 0;
   excluded_.clear();
   usage_told_.reset();
+  last_bytes_.reset();
   answer_head_.clear();
   if (forward_head_.capacity() > kKeptString) std::string().swap(forward_head_);
   if (answer_head_.capacity() > kKeptString) std::string().swap(answer_head_);
@@ -77,7 +79,8 @@ void Exchange::Dispatch(std::string_view path) {
   if (path == "/v1/chat/completions") route_ = GenerationRoute::kChat;
   if (path == "/v1/completions") route_ = GenerationRoute::kCompletions;
   if (route_ != GenerationRoute::kNone && client_.head().method != "POST") {
-    return ReplyError({405, "invalid_request_error", "method_not_allowed", "", "This route takes POST."}, "Allow: POST\r\n");
+    return ReplyError({405, "invalid_request_error", "method_not_allowed", "", "This route takes POST."},
+                      "Allow: POST\r\n");
   }
   if (!Prepare()) return;
   if (!Route()) return Refuse();
@@ -93,17 +96,25 @@ bool Exchange::AnswerLocally(std::string_view path) {
   if (path == "/healthz") return text(200, "ok\n");
   if (path == "/readyz") {
     const auto views = loop_.shared().guard.With([](Router& router) { return router.Replicas(Now()); });
-    const auto up = static_cast<size_t>(std::count_if(views.begin(), views.end(), [](const ReplicaView& v) { return v.state == ReplicaState::kUp; }));
-    const bool ready = up == views.size() && up >= loop_.shared().options.ready_replicas && !loop_.shared().draining;
-    return text(ready ? 200 : 503, absl::StrCat(up, " of ", std::max(views.size(), loop_.shared().options.ready_replicas), " replicas up\n"));
+    const auto up = static_cast<size_t>(std::count_if(
+        views.begin(), views.end(), [](const ReplicaView& v) { return v.state == ReplicaState::kUp; }));
+    const bool ready =
+        up == views.size() && up >= loop_.shared().options.ready_replicas && !loop_.shared().draining;
+    return text(ready ? 200 : 503,
+                absl::StrCat(up, " of ", std::max(views.size(), loop_.shared().options.ready_replicas),
+                             " replicas up\n"));
   }
   if (!Authorized()) {
-    ReplyError({401, "authentication_error", "invalid_api_key", "", "A valid API key is needed: Authorization: Bearer KEY."}, "WWW-Authenticate: Bearer\r\n");
+    ReplyError({401, "authentication_error", "invalid_api_key", "",
+                "A valid API key is needed: Authorization: Bearer KEY."},
+               "WWW-Authenticate: Bearer\r\n");
     return true;
   }
   if (path == "/metrics") {
     GatewayShared& shared = loop_.shared();
-    client_.Reply(200, "text/plain; version=0.0.4", "", MetricsPage(shared.registry, shared.guard, shared.upstream_counters, shared.client_connections()));
+    client_.Reply(
+        200, "text/plain; version=0.0.4", "",
+        MetricsPage(shared.registry, shared.guard, shared.upstream_counters, shared.client_connections()));
     return true;
   }
   if (client_.head().method == "GET" && (path == "/v1/models" || path.starts_with("/v1/models/"))) {
@@ -128,7 +139,8 @@ bool Exchange::Authorized() const {
 
 void Exchange::AnswerModels(std::string_view path) {
   std::vector<openai::ModelEntry> entries;
-  for (const std::string& model : loop_.shared().guard.With([](Router& router) { return router.Models(); })) entries.push_back({.id = model});
+  for (const std::string& model : loop_.shared().guard.With([](Router& router) { return router.Models(); }))
+    entries.push_back({.id = model});
   for (const auto& [alias, model] : loop_.shared().options.aliases) {
     if (loop_.ServesModel(model)) entries.push_back({.id = alias});
   }
@@ -150,7 +162,8 @@ void Exchange::AnswerModels(std::string_view path) {
 void Exchange::AnswerAdmin() {
   std::optional<net::HttpResponse> response;
   if (loop_.shared().admin) response = loop_.shared().admin(OwnedRequest(client_));
-  if (!response) return ReplyError({404, "invalid_request_error", "not_found", "", "There is no such route here."});
+  if (!response)
+    return ReplyError({404, "invalid_request_error", "not_found", "", "There is no such route here."});
   std::string type = "application/octet-stream";
   std::string lines = OwnLines();
   for (const auto& [name, value] : response->headers) {
@@ -195,7 +208,8 @@ bool Exchange::Prepare() {
 bool Exchange::DecodeBody() {
   const net::HeaderField* coding = net::FindField(client_.head().fields, "content-encoding");
   if (coding == nullptr) return true;
-  if (const auto error = DecodeContent(coding->value, loop_.shared().options.http.max_body_bytes, client_.body())) {
+  if (const auto error =
+          DecodeContent(coding->value, loop_.shared().options.http.max_body_bytes, client_.body())) {
     ReplyError(*error);
     return false;
   }
@@ -203,7 +217,8 @@ bool Exchange::DecodeBody() {
   return true;
 }
 
-// Only the value of `model` changes; the name that the client used stays in the answer as the replica gives it.
+// Only the value of `model` changes; the name that the client used stays in the answer as the replica gives
+// it.
 void Exchange::SpliceModel() { SpliceString(client_.body(), "model", model_); }
 
 void Exchange::FindSession() {
@@ -215,7 +230,8 @@ void Exchange::FindSession() {
   for (const SessionRule& rule : loop_.shared().session_rules) {
     switch (rule.kind) {
       case SessionRuleKind::kHeader:
-        if (const net::HeaderField* field = net::FindField(client_.head().fields, rule.header)) take(field->value, SessionSource::kHeader);
+        if (const net::HeaderField* field = net::FindField(client_.head().fields, rule.header))
+          take(field->value, SessionSource::kHeader);
         break;
       case SessionRuleKind::kPromptCacheKey:
         take(openai_.prompt_cache_key, SessionSource::kPromptCacheKey);
@@ -233,7 +249,8 @@ std::string Exchange::OwnLines() const {
   lines.reserve(160);
   lines.append("x-request-id: ").append(name_).append("\r\n");
   if (!loop_.shared().options.decision_headers || !known_to_router_) return lines;
-  if (refused_) return lines.append("x-kvring-reason: ").append(RefusalName(decision_.refusal)).append("\r\n");
+  if (refused_)
+    return lines.append("x-kvring-reason: ").append(RefusalName(decision_.refusal)).append("\r\n");
   lines.append("x-kvring-replica: ").append(endpoint_ ? std::string_view(endpoint_->name) : "unknown");
   lines.append("\r\nx-kvring-reason: ").append(ReasonName(decision_.reason));
   lines.append("\r\nx-kvring-predicted-cached-tokens: ");

@@ -1,8 +1,9 @@
-// Internal to the gateway (shows Asio): one client connection's running request, from read to answered: prepare, route,
-// attempt, relay, report. An object per connection, reused from request to request.
+// Internal to the gateway (shows Asio): one client connection's running request, from read to answered:
+// prepare, route, attempt, relay, report. An object per connection, reused from request to request.
 //
-// What may be retried: an attempt that failed before a body byte of its answer was passed to the client; the answer's head is
-// held back until then. Afterwards a failure is told in-band (event streams, at an event border) and the connection is cut.
+// What may be retried: an attempt that failed before a body byte of its answer was passed to the client; the
+// answer's head is held back until then. Afterwards a failure is told in-band (event streams, at an event
+// border) and the connection is cut.
 #pragma once
 
 #include <memory>
@@ -95,18 +96,19 @@ class Exchange final : public net::RequestOwner, public AnswerSink, private net:
   Attempt* attempt_ = nullptr;
   std::string forward_head_;
 
-  std::string answer_head_;       // held back until the first body byte
+  std::string answer_head_;  // held back until the first body byte
   bool head_sent_ = false;
-  bool first_byte_ = false;       // of a stream
+  bool first_byte_ = false;  // of a stream
   int status_ = 0;
   AnswerShape shape_;
-  bool relay_wire_ = true;        // bytes go as they come; else data is framed anew
+  bool relay_wire_ = true;  // bytes go as they come; else data is framed anew
   bool scan_ = false;
-  bool may_insert_ = false;       // bytes of our own may stand at the present place of the stream
+  bool may_insert_ = false;  // bytes of our own may stand at the present place of the stream
   bool paused_ = false;
   AnswerScanner scanner_;
+  std::optional<AnswerBytes> last_bytes_;  // between the last OnBody and OnEnd
   std::optional<UsageReport> usage_told_;  // beside the bytes; valid during OnEnd
-  Instant last_sent_{};           // for heartbeats
+  Instant last_sent_{};                    // for heartbeats
 };
 
 }  // namespace kvring::router

@@ -10,13 +10,14 @@ namespace kvring::router {
 
 // Asks the core. True: a replica is chosen and the request counts as in flight there.
 bool Exchange::Route() {
-  RequestView view{.id = id_,
-                   .name = name_,
-                   .model = model_,
-                   .prompt = has_prompt_ ? &prompt_ : nullptr,
-                   .session_source = session_source_,
-                   .max_output_tokens = static_cast<int32_t>(std::clamp<int64_t>(openai_.max_tokens, 0, INT32_MAX)),
-                   .excluded = excluded_};
+  RequestView view{
+      .id = id_,
+      .name = name_,
+      .model = model_,
+      .prompt = has_prompt_ ? &prompt_ : nullptr,
+      .session_source = session_source_,
+      .max_output_tokens = static_cast<int32_t>(std::clamp<int64_t>(openai_.max_tokens, 0, INT32_MAX)),
+      .excluded = excluded_};
   if (session_source_ != SessionSource::kNone) view.session = SessionKeyOf(session_name_);
   known_to_router_ = owes_completion_ = true;
   const Instant now = attempts_ == 0 ? started_ : Now();
@@ -35,21 +36,24 @@ void Exchange::Refuse() {
   refused_ = true;
   Complete(OutcomeClass::kRefused);
   const bool empty = decision_.refusal == Refusal::kNoEndpoints || decision_.refusal == Refusal::kNone;
-  if (empty && !openai_.model.empty() && openai_.model != "default" && !loop_.ServesModel(model_) && loop_.ServesAnyModel()) {
+  if (empty && !openai_.model.empty() && openai_.model != "default" && !loop_.ServesModel(model_) &&
+      loop_.ServesAnyModel()) {
     return ReplyError(openai::ModelNotFound(openai_.model));
   }
   const int64_t seconds = std::max<int64_t>(1, (decision_.retry_after.count() + 999'999'999) / 1'000'000'000);
-  openai::ApiError error{.http_status = empty ? 503 : 429,
-                         .type = empty ? "server_error" : "rate_limit_error",
-                         .code = std::string(RefusalName(decision_.refusal)),
-                         .message = empty ? "No replica can take this request now." : "Too many requests are waiting."};
+  openai::ApiError error{
+      .http_status = empty ? 503 : 429,
+      .type = empty ? "server_error" : "rate_limit_error",
+      .code = std::string(RefusalName(decision_.refusal)),
+      .message = empty ? "No replica can take this request now." : "Too many requests are waiting."};
   ReplyError(error, absl::StrCat("Retry-After: ", seconds, "\r\n"));
 }
 
 void Exchange::StartAttempt() {
   ++attempts_;
   Upstream* upstream = endpoint_ ? loop_.UpstreamOf(*endpoint_) : nullptr;
-  if (upstream == nullptr) return OnFailed({.outcome = OutcomeClass::kReplicaError, .what = "no way to reach it"});
+  if (upstream == nullptr)
+    return OnFailed({.outcome = OutcomeClass::kReplicaError, .what = "no way to reach it"});
   forward_head_.clear();
   AppendForwardHead(forward_head_,
                     {.head = client_.head(),
@@ -99,7 +103,8 @@ void Exchange::Complete(OutcomeClass outcome) {
   metrics.duration.Observe(ToSeconds(now - started_));
   if (scan_ && shape_.event_stream) {
     if (scanner_.bad_events() > 0) metrics.bad_events.Add(scanner_.bad_events());
-    if (outcome == OutcomeClass::kOk && !scanner_.done_seen() && route_ != GenerationRoute::kNone) metrics.missing_done.Add();
+    if (outcome == OutcomeClass::kOk && !scanner_.done_seen() && route_ != GenerationRoute::kNone)
+      metrics.missing_done.Add();
   }
   Ticked::unlink();
   owes_completion_ = false;
@@ -108,7 +113,10 @@ void Exchange::Complete(OutcomeClass outcome) {
 void Exchange::OnFailed(const UpstreamFailure& failure) {
   attempt_ = nullptr;
   Log(LogLevel::kInfo, "gateway", "attempt failed",
-      {{"request", name_}, {"replica", endpoint_ ? std::string_view(endpoint_->name) : "unknown"}, {"why", failure.what}, {"attempt", attempts_}});
+      {{"request", name_},
+       {"replica", endpoint_ ? std::string_view(endpoint_->name) : "unknown"},
+       {"why", failure.what},
+       {"attempt", attempts_}});
   if (head_sent_) return BreakOff(failure.outcome);
   answer_head_.clear();
   if (TryElsewhere({.outcome = failure.outcome, .retry_after = failure.retry_after})) return StartAttempt();
@@ -117,7 +125,8 @@ void Exchange::OnFailed(const UpstreamFailure& failure) {
     return ReplyError({504, "server_error", "replica_timeout", "", "The replica did not answer in time."});
   }
   if (failure.outcome == OutcomeClass::kBackpressure) {
-    return ReplyError({503, "server_error", "replicas_busy", "", "All replicas are busy."}, "Retry-After: 1\r\n");
+    return ReplyError({503, "server_error", "replicas_busy", "", "All replicas are busy."},
+                      "Retry-After: 1\r\n");
   }
   ReplyError({502, "server_error", "replica_failed", "", "The replica could not be reached or broke off."});
 }

@@ -1,5 +1,6 @@
 // Exchange: the answer on its way to the client.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/openai/response_writer.h"
@@ -52,12 +53,14 @@ void Exchange::OnHead(const AnswerHead& head) {
 
 void Exchange::ShapeAnswer(const AnswerHead& head) {
   const bool old = client_.head().minor_version == 0;
-  const bool unknown_length = head.framing == AnswerFraming::kChunkedWire || head.framing == AnswerFraming::kPlain;
+  const bool unknown_length =
+      head.framing == AnswerFraming::kChunkedWire || head.framing == AnswerFraming::kPlain;
   shape_ = {.chunk_to_client = unknown_length && !old,
             .event_stream = IsEventStream(head.fields),
             .keep_alive = client_.keep_alive() && !(unknown_length && old),
             .http10 = old};
-  relay_wire_ = head.framing == AnswerFraming::kLength || (head.framing == AnswerFraming::kChunkedWire && !old);
+  relay_wire_ =
+      head.framing == AnswerFraming::kLength || (head.framing == AnswerFraming::kChunkedWire && !old);
   const net::HeaderField* coding = Find(head.fields, "content-encoding");
   const bool plain = coding == nullptr || net::EqualIgnoringCase(coding->value, "identity");
   scan_ = plain && head.status < 300 && (shape_.event_stream || route_ != GenerationRoute::kNone);
@@ -67,6 +70,10 @@ void Exchange::ShapeAnswer(const AnswerHead& head) {
 void Exchange::OnBody(const AnswerBytes& bytes) {
   if (scan_) scanner_.Feed(bytes.data);
   if (!first_byte_ && shape_.event_stream && !bytes.data.empty()) FirstByte();
+  if (bytes.last) {
+    last_bytes_ = bytes;
+    return;
+  }
   Relay(bytes);
   may_insert_ = shape_.chunk_to_client && (bytes.between_chunks || !relay_wire_);
   if (client_.unsent_bytes() > 0 && attempt_ != nullptr) {
@@ -118,24 +125,27 @@ void Exchange::OnEnd(const std::optional<UsageReport>& usage) {
   attempt_ = nullptr;
   usage_told_ = usage;
   Complete(OutcomeOfAnswer());
+  if (last_bytes_) Relay(*std::exchange(last_bytes_, std::nullopt));
   if (!head_sent_) client_.Send(answer_head_);
   if (shape_.chunk_to_client && !relay_wire_) client_.Send("0\r\n\r\n");
   client_.FinishResponse(shape_.keep_alive);  // may begin the connection's next request: nothing after it
 }
 
-// After the first byte nothing is tried again: an event stream says what happened, then the transfer stays without its end,
-// so that no client takes it for whole.
+// After the first byte nothing is tried again: an event stream says what happened, then the transfer stays
+// without its end, so that no client takes it for whole.
 void Exchange::BreakOff(OutcomeClass outcome) {
   loop_.shared().metrics.failed_after_first_byte.Add();
   Complete(outcome == OutcomeClass::kTimeout ? outcome : OutcomeClass::kStreamError);
   if (shape_.event_stream && scan_ && may_insert_ && scanner_.at_border()) {
     std::string event;
-    openai::StreamWriter::Error(event, {502, "server_error", "replica_failed", "", "The replica broke off in the middle of the answer."});
+    openai::StreamWriter::Error(event, {502, "server_error", "replica_failed", "",
+                                        "The replica broke off in the middle of the answer."});
     const std::string_view data[] = {event};
     RelayChunked(data);
     return client_.FinishResponse(false);
   }
-  if (client_.unsent_bytes() > 0) return client_.FinishResponse(false);  // what came before the break is still sent
+  if (client_.unsent_bytes() > 0)
+    return client_.FinishResponse(false);  // what came before the break is still sent
   client_.Abort();
 }
 
@@ -145,13 +155,15 @@ void Exchange::OnDrained() {
   if (attempt_ != nullptr) attempt_->Resume();
 }
 
-// Heartbeats: a comment line on a stream that was quiet since the last tick, and only between events (PRX-19).
+// Heartbeats: a comment line on a stream that was quiet since the last tick, and only between events
+// (PRX-19).
 void Exchange::OnTick(Instant now) {
   if (last_sent_ == Instant{}) {
     last_sent_ = now;
     return;
   }
-  if (now - last_sent_ < loop_.shared().options.heartbeat || !may_insert_ || !scan_ || !scanner_.at_border()) return;
+  if (now - last_sent_ < loop_.shared().options.heartbeat || !may_insert_ || !scan_ || !scanner_.at_border())
+    return;
   last_sent_ = now;
   const std::string_view data[] = {": \n\n"};
   RelayChunked(data);

@@ -19,28 +19,44 @@ bool IsOneOf(std::string_view name, std::initializer_list<std::string_view> name
 // By length first: most fields are told apart without a comparison.
 bool IsHopByHop(std::string_view name) {
   switch (name.size()) {
-    case 2: return IsOneOf(name, {"te"});
-    case 7: return IsOneOf(name, {"trailer", "upgrade"});
-    case 10: return IsOneOf(name, {"connection", "keep-alive"});
-    case 16: return IsOneOf(name, {"proxy-connection"});
-    case 17: return IsOneOf(name, {"transfer-encoding"});
-    case 18: return IsOneOf(name, {"proxy-authenticate"});
-    case 19: return IsOneOf(name, {"proxy-authorization"});
-    default: return false;
+    case 2:
+      return IsOneOf(name, {"te"});
+    case 7:
+      return IsOneOf(name, {"trailer", "upgrade"});
+    case 10:
+      return IsOneOf(name, {"connection", "keep-alive"});
+    case 16:
+      return IsOneOf(name, {"proxy-connection"});
+    case 17:
+      return IsOneOf(name, {"transfer-encoding"});
+    case 18:
+      return IsOneOf(name, {"proxy-authenticate"});
+    case 19:
+      return IsOneOf(name, {"proxy-authorization"});
+    default:
+      return false;
   }
 }
 
 // What the router writes itself, or keeps to itself.
 bool IsReplacedInRequest(std::string_view name) {
   switch (name.size()) {
-    case 4: return IsOneOf(name, {"host"});
-    case 6: return IsOneOf(name, {"expect", "cookie"});
-    case 12: return IsOneOf(name, {"x-request-id"});
-    case 14: return IsOneOf(name, {"content-length"});
-    case 15: return IsOneOf(name, {"x-forwarded-for"});
-    case 16: return IsOneOf(name, {"x-forwarded-host"});
-    case 17: return IsOneOf(name, {"x-forwarded-proto"});
-    default: return false;
+    case 4:
+      return IsOneOf(name, {"host"});
+    case 6:
+      return IsOneOf(name, {"expect", "cookie"});
+    case 12:
+      return IsOneOf(name, {"x-request-id"});
+    case 14:
+      return IsOneOf(name, {"content-length"});
+    case 15:
+      return IsOneOf(name, {"x-forwarded-for"});
+    case 16:
+      return IsOneOf(name, {"x-forwarded-host"});
+    case 17:
+      return IsOneOf(name, {"x-forwarded-proto"});
+    default:
+      return false;
   }
 }
 
@@ -55,7 +71,8 @@ class ConnectionTokens {
   explicit ConnectionTokens(std::span<const HeaderField> fields) {
     for (const HeaderField& field : fields) {
       if (field.name.size() != 10 || !EqualIgnoringCase(field.name, "connection")) continue;
-      if (!EqualIgnoringCase(field.value, "close") && !EqualIgnoringCase(field.value, "keep-alive")) named_ = true;
+      if (!EqualIgnoringCase(field.value, "close") && !EqualIgnoringCase(field.value, "keep-alive"))
+        named_ = true;
     }
     fields_ = fields;
   }
@@ -116,14 +133,17 @@ void AppendForwardHead(std::string& out, const ForwardedRequest& request, const 
   if (!endpoint.api_key.empty()) out.append("Authorization: Bearer ").append(endpoint.api_key).append("\r\n");
   AppendForwarded(out, request);
   AppendField(out, "X-Request-Id", request.request_name);
-  const bool has_body = head.framing != net::BodyFraming::kNone || head.method == "POST" || head.method == "PUT" || head.method == "PATCH";
+  const bool has_body = head.framing != net::BodyFraming::kNone || head.method == "POST" ||
+                        head.method == "PUT" || head.method == "PATCH";
   if (has_body) AppendNumber(out, "Content-Length", request.body_bytes);
   out.append("\r\n");
 }
 
-void AppendAnswerHead(std::string& out, const AnswerHead& head, const AnswerShape& shape, std::string_view own_lines) {
+void AppendAnswerHead(std::string& out, const AnswerHead& head, const AnswerShape& shape,
+                      std::string_view own_lines) {
   out.append("HTTP/1.1 ");
-  const char status[4] = {static_cast<char>('0' + head.status / 100), static_cast<char>('0' + head.status / 10 % 10),
+  const char status[4] = {static_cast<char>('0' + head.status / 100),
+                          static_cast<char>('0' + head.status / 10 % 10),
                           static_cast<char>('0' + head.status % 10), ' '};
   out.append(status, 4).append(head.reason).append("\r\n");
   const ConnectionTokens connection(head.fields);
@@ -134,7 +154,9 @@ void AppendAnswerHead(std::string& out, const AnswerHead& head, const AnswerShap
     cache_control = cache_control || (shape.event_stream && EqualIgnoringCase(field.name, "cache-control"));
     AppendField(out, field.name, field.value);
   }
-  if (shape.event_stream) out.append(cache_control ? "X-Accel-Buffering: no\r\n" : "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+  if (shape.event_stream)
+    out.append(cache_control ? "X-Accel-Buffering: no\r\n"
+                             : "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
   if (shape.chunk_to_client) out.append("Transfer-Encoding: chunked\r\n");
   if (!shape.keep_alive) {
     out.append("Connection: close\r\n");

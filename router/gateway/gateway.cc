@@ -9,8 +9,11 @@ namespace kvring::router {
 
 class Gateway::Impl {
  public:
-  Impl(std::unique_ptr<net::ServerGroup> group, const GatewayOptions& options, RouterGuard& guard, MetricRegistry& metrics)
-      : shared_(options, guard, metrics), group_(std::move(group)), prober_(guard, shared_.directory, options.probes) {
+  Impl(std::unique_ptr<net::ServerGroup> group, const GatewayOptions& options, RouterGuard& guard,
+       MetricRegistry& metrics)
+      : shared_(options, guard, metrics),
+        group_(std::move(group)),
+        prober_(guard, shared_.directory, options.probes) {
     shared_.client_connections = [this] { return group_->connections(); };
   }
   ~Impl() { Stop(Duration(0)); }
@@ -19,7 +22,8 @@ class Gateway::Impl {
   net::ServerGroup& group() { return *group_; }
 
   void Start() {
-    for (size_t i = 0; i < group_->size(); ++i) loops_.push_back(std::make_unique<GatewayLoop>(shared_, group_->at(i).loop()));
+    for (size_t i = 0; i < group_->size(); ++i)
+      loops_.push_back(std::make_unique<GatewayLoop>(shared_, group_->at(i).loop()));
     prober_.Start();
     group_->Start([this](size_t i) -> net::ServerUser& { return *loops_[i]; });
     running_ = true;
@@ -49,10 +53,12 @@ class Gateway::Impl {
   bool running_ = false;
 };
 
-absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& options, RouterGuard& guard, MetricRegistry& metrics,
-                                                        UpstreamFactory grpc, AdminHandler admin) {
+absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(const GatewayOptions& options, RouterGuard& guard,
+                                                        MetricRegistry& metrics, UpstreamFactory grpc,
+                                                        AdminHandler admin) {
   KVRING_ASSIGN_OR_RETURN(std::vector<SessionRule> rules, ParseSessionRules(options.session_keys));
-  KVRING_ASSIGN_OR_RETURN(std::unique_ptr<net::ServerGroup> group, net::ServerGroup::Bind(options.http, options.share_port));
+  KVRING_ASSIGN_OR_RETURN(std::unique_ptr<net::ServerGroup> group,
+                          net::ServerGroup::Bind(options.http, options.share_port));
   auto impl = std::make_unique<Impl>(std::move(group), options, guard, metrics);
   impl->shared().session_rules = std::move(rules);
   impl->shared().grpc = std::move(grpc);

@@ -1,9 +1,11 @@
-// Gateway: the router's HTTP front and data path. Per thread one event loop with its own listener and its own upstream
-// connections; a request stays on its thread. It decides nothing: routes come from the core behind the guard.
+// Gateway: the router's HTTP front and data path. Per thread one event loop with its own listener and its own
+// upstream connections; a request stays on its thread. It decides nothing: routes come from the core behind
+// the guard.
 //
-// Routes: POST /v1/chat/completions and /v1/completions (routed by prompt), everything else under /v1/ (routed by load, passed
-// through), GET /v1/models (answered here), /healthz, /readyz, /metrics, and whatever the admin handler takes.
-// Answers carry x-request-id always, and x-kvring-replica, -reason and -predicted-cached-tokens when enabled.
+// Routes: POST /v1/chat/completions and /v1/completions (routed by prompt), everything else under /v1/
+// (routed by load, passed through), GET /v1/models (answered here), /healthz, /readyz, /metrics, and whatever
+// the admin handler takes. Answers carry x-request-id always, and x-kvring-replica, -reason and
+// -predicted-cached-tokens when enabled.
 #pragma once
 
 #include <functional>
@@ -27,30 +29,32 @@ struct ProbeOptions {
 };
 
 struct GatewayOptions {
-  net::HttpServerOptions http;        // listen, threads, limits
-  bool share_port = false;            // let a second process listen on the same port (restarts without a gap)
+  net::HttpServerOptions http;  // listen, threads, limits
+  bool share_port = false;      // let a second process listen on the same port (restarts without a gap)
   UpstreamTimeouts timeouts;
   ProbeOptions probes;
-  int max_attempts = 3;               // the first included
+  int max_attempts = 3;  // the first included
   bool decision_headers = true;
   // Where a session's name is looked for, in order: "header:NAME", "body:prompt_cache_key", "body:user".
   std::vector<std::string> session_keys = {"header:X-Session-Id", "body:prompt_cache_key", "body:user"};
-  std::map<std::string, std::string> aliases;       // model name as asked -> as served
-  std::vector<std::string> api_keys;                // not empty: every route but health needs one as bearer token
+  std::map<std::string, std::string> aliases;  // model name as asked -> as served
+  std::vector<std::string> api_keys;           // not empty: every route but health needs one as bearer token
   std::map<std::string, std::string> replica_keys;  // by URL: bearer token that a replica wants
-  size_t ready_replicas = 1;          // /readyz is 200 when all members, and at least so many, are up
-  Duration heartbeat{};               // comment lines on quiet event streams, at event borders only; 0: none
+  size_t ready_replicas = 1;  // /readyz is 200 when all members, and at least so many, are up
+  Duration heartbeat{};       // comment lines on quiet event streams, at event borders only; 0: none
 };
 
-/// Answers routes outside /v1/ (admin, dashboard) on the gateway's port; nullopt: not its own, 404. Runs on a loop thread:
-/// it must not block.
+/// Answers routes outside /v1/ (admin, dashboard) on the gateway's port; nullopt: not its own, 404. Runs on a
+/// loop thread: it must not block.
 using AdminHandler = std::function<std::optional<net::HttpResponse>(const net::HttpRequest& request)>;
 
 class Gateway {
  public:
-  /// Listens, probes and serves. `guard` and `metrics` outlive the gateway. `grpc` may be empty: then grpc:// replicas fail.
-  static absl::StatusOr<std::unique_ptr<Gateway>> Start(const GatewayOptions& options, RouterGuard& guard, MetricRegistry& metrics,
-                                                        UpstreamFactory grpc, AdminHandler admin);
+  /// Listens, probes and serves. `guard` and `metrics` outlive the gateway. `grpc` may be empty: then grpc://
+  /// replicas fail.
+  static absl::StatusOr<std::unique_ptr<Gateway>> Start(const GatewayOptions& options, RouterGuard& guard,
+                                                        MetricRegistry& metrics, UpstreamFactory grpc,
+                                                        AdminHandler admin);
   ~Gateway();
 
   uint16_t port() const;

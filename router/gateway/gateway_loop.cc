@@ -21,7 +21,8 @@ absl::StatusOr<std::vector<SessionRule>> ParseSessionRules(const std::vector<std
     } else if (rule.starts_with("header:") && net::IsToken(std::string_view(rule).substr(7))) {
       parsed.push_back({SessionRuleKind::kHeader, rule.substr(7)});
     } else {
-      return absl::InvalidArgumentError(absl::StrCat("session_keys: \"", rule, "\" is none of header:NAME, body:prompt_cache_key, body:user"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "session_keys: \"", rule, "\" is none of header:NAME, body:prompt_cache_key, body:user"));
     }
   }
   return parsed;
@@ -57,7 +58,9 @@ const std::vector<std::string>& GatewayLoop::Models() {
 
 std::string_view GatewayLoop::ResolveModel(std::string_view asked) {
   if (!shared_.options.aliases.empty()) {
-    if (const auto alias = shared_.options.aliases.find(std::string(asked)); alias != shared_.options.aliases.end()) return alias->second;
+    if (const auto alias = shared_.options.aliases.find(std::string(asked));
+        alias != shared_.options.aliases.end())
+      return alias->second;
   }
   if ((asked.empty() || asked == "default") && !Models().empty()) return models_.front();
   return asked;

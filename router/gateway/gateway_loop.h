@@ -1,4 +1,5 @@
-// Internal to the gateway (shows Asio): what the requests of one thread share: upstreams, endpoint cache, scratch memory.
+// Internal to the gateway (shows Asio): what the requests of one thread share: upstreams, endpoint cache,
+// scratch memory.
 #pragma once
 
 #include <map>

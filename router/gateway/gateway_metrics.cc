@@ -8,8 +8,9 @@ namespace {
 std::array<Counter*, kOutcomeClasses> OutcomeCounters(MetricRegistry& registry) {
   std::array<Counter*, kOutcomeClasses> counters;
   for (int i = 0; i < kOutcomeClasses; ++i) {
-    counters[static_cast<size_t>(i)] = &registry.GetCounter("kvring_requests_total", "Requests by how they ended.",
-                                                            {{"outcome", std::string(OutcomeName(static_cast<OutcomeClass>(i)))}});
+    counters[static_cast<size_t>(i)] =
+        &registry.GetCounter("kvring_requests_total", "Requests by how they ended.",
+                             {{"outcome", std::string(OutcomeName(static_cast<OutcomeClass>(i)))}});
   }
   return counters;
 }
@@ -20,11 +21,16 @@ void SetReplicaGauges(MetricRegistry& registry, const ReplicaView& view) {
   };
   gauge("kvring_replica_up", "1 when the replica takes requests.", view.state == ReplicaState::kUp ? 1 : 0);
   gauge("kvring_replica_in_flight", "Requests sent to the replica and not ended.", view.in_flight);
-  gauge("kvring_replica_pending_prefill_tokens", "Prompt tokens sent and not yet prefilled.", static_cast<double>(view.pending_prefill_tokens));
-  gauge("kvring_replica_indexed_tokens", "Tokens believed to be in the replica's cache.", static_cast<double>(view.indexed_tokens));
-  gauge("kvring_replica_kv_capacity_tokens", "KV cache capacity; 0: unknown.", static_cast<double>(view.kv_capacity_tokens));
-  gauge("kvring_replica_requests", "Requests sent to the replica since it joined.", static_cast<double>(view.requests));
-  gauge("kvring_replica_failures", "Failed requests of the replica since it joined.", static_cast<double>(view.failures));
+  gauge("kvring_replica_pending_prefill_tokens", "Prompt tokens sent and not yet prefilled.",
+        static_cast<double>(view.pending_prefill_tokens));
+  gauge("kvring_replica_indexed_tokens", "Tokens believed to be in the replica's cache.",
+        static_cast<double>(view.indexed_tokens));
+  gauge("kvring_replica_kv_capacity_tokens", "KV cache capacity; 0: unknown.",
+        static_cast<double>(view.kv_capacity_tokens));
+  gauge("kvring_replica_requests", "Requests sent to the replica since it joined.",
+        static_cast<double>(view.requests));
+  gauge("kvring_replica_failures", "Failed requests of the replica since it joined.",
+        static_cast<double>(view.failures));
 }
 
 void SetCounter(MetricRegistry& registry, std::string_view name, std::string_view help, uint64_t value) {
@@ -37,27 +43,44 @@ void SetCounter(MetricRegistry& registry, std::string_view name, std::string_vie
 GatewayMetrics::GatewayMetrics(MetricRegistry& registry)
     : outcomes(OutcomeCounters(registry)),
       retries(registry.GetCounter("kvring_retries_total", "Attempts after the first of a request.")),
-      failed_after_first_byte(registry.GetCounter("kvring_failed_after_first_byte_total", "Answers broken off after their first byte.")),
-      client_closed(registry.GetCounter("kvring_client_closed_total", "Requests whose client left first (499).")),
-      bad_events(registry.GetCounter("kvring_stream_bad_events_total", "Stream events that were no JSON; passed on as they are.")),
-      missing_done(registry.GetCounter("kvring_stream_missing_done_total", "Streams that ended well but without [DONE].")),
-      malformed_requests(registry.GetCounter("kvring_malformed_requests_total", "Generation requests refused before routing.")),
-      ttft(registry.GetHistogram("kvring_ttft_seconds", "Request read to first body byte of a stream.", SecondsBounds())),
-      duration(registry.GetHistogram("kvring_request_seconds", "Request read to end of answer.", SecondsBounds())) {}
+      failed_after_first_byte(registry.GetCounter("kvring_failed_after_first_byte_total",
+                                                  "Answers broken off after their first byte.")),
+      client_closed(
+          registry.GetCounter("kvring_client_closed_total", "Requests whose client left first (499).")),
+      bad_events(registry.GetCounter("kvring_stream_bad_events_total",
+                                     "Stream events that were no JSON; passed on as they are.")),
+      missing_done(registry.GetCounter("kvring_stream_missing_done_total",
+                                       "Streams that ended well but without [DONE].")),
+      malformed_requests(registry.GetCounter("kvring_malformed_requests_total",
+                                             "Generation requests refused before routing.")),
+      ttft(registry.GetHistogram("kvring_ttft_seconds", "Request read to first body byte of a stream.",
+                                 SecondsBounds())),
+      duration(registry.GetHistogram("kvring_request_seconds", "Request read to end of answer.",
+                                     SecondsBounds())) {}
 
-std::string MetricsPage(MetricRegistry& registry, RouterGuard& guard, const HttpUpstreamCounters& upstream, size_t client_connections) {
+std::string MetricsPage(MetricRegistry& registry, RouterGuard& guard, const HttpUpstreamCounters& upstream,
+                        size_t client_connections) {
   const Instant now = Now();
-  const auto [views, totals] = guard.With([&](Router& router) { return std::pair(router.Replicas(now), router.totals()); });
+  const auto [views, totals] =
+      guard.With([&](Router& router) { return std::pair(router.Replicas(now), router.totals()); });
   for (const ReplicaView& view : views) SetReplicaGauges(registry, view);
-  registry.GetGauge("kvring_client_connections", "Open client connections.").Set(static_cast<double>(client_connections));
+  registry.GetGauge("kvring_client_connections", "Open client connections.")
+      .Set(static_cast<double>(client_connections));
   registry.GetGauge("kvring_replicas", "Members of the fleet.").Set(static_cast<double>(views.size()));
-  SetCounter(registry, "kvring_prompt_tokens_total", "Prompt tokens, as reported by the replicas.", totals.prompt_tokens);
-  SetCounter(registry, "kvring_cached_tokens_total", "Prompt tokens found in caches, as reported.", totals.cached_tokens);
-  SetCounter(registry, "kvring_predicted_cached_tokens_total", "Prompt tokens that the router expected in caches.", totals.predicted_cached_tokens);
-  SetCounter(registry, "kvring_completion_tokens_total", "Generated tokens, as reported.", totals.completion_tokens);
-  SetCounter(registry, "kvring_upstream_connections_opened_total", "Connections opened to replicas.", upstream.opened.load());
-  SetCounter(registry, "kvring_upstream_connections_reused_total", "Requests sent on kept connections.", upstream.reused.load());
-  SetCounter(registry, "kvring_stale_connection_replays_total", "Requests sent again because a kept connection was dead.", upstream.stale_replays.load());
+  SetCounter(registry, "kvring_prompt_tokens_total", "Prompt tokens, as reported by the replicas.",
+             totals.prompt_tokens);
+  SetCounter(registry, "kvring_cached_tokens_total", "Prompt tokens found in caches, as reported.",
+             totals.cached_tokens);
+  SetCounter(registry, "kvring_predicted_cached_tokens_total",
+             "Prompt tokens that the router expected in caches.", totals.predicted_cached_tokens);
+  SetCounter(registry, "kvring_completion_tokens_total", "Generated tokens, as reported.",
+             totals.completion_tokens);
+  SetCounter(registry, "kvring_upstream_connections_opened_total", "Connections opened to replicas.",
+             upstream.opened.load());
+  SetCounter(registry, "kvring_upstream_connections_reused_total", "Requests sent on kept connections.",
+             upstream.reused.load());
+  SetCounter(registry, "kvring_stale_connection_replays_total",
+             "Requests sent again because a kept connection was dead.", upstream.stale_replays.load());
   return registry.Expose();
 }
 

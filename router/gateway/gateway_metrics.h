@@ -1,4 +1,5 @@
-// GatewayMetrics: the data path's counters, looked up once, and the page of /metrics. Names are part of the product.
+// GatewayMetrics: the data path's counters, looked up once, and the page of /metrics. Names are part of the
+// product.
 #pragma once
 
 #include <array>
@@ -18,15 +19,16 @@ struct GatewayMetrics {
   std::array<Counter*, kOutcomeClasses> outcomes;
   Counter& retries;
   Counter& failed_after_first_byte;
-  Counter& client_closed;        // 499
+  Counter& client_closed;  // 499
   Counter& bad_events;
   Counter& missing_done;
-  Counter& malformed_requests;   // refused before routing
+  Counter& malformed_requests;  // refused before routing
   BucketHistogram& ttft;
   BucketHistogram& duration;
 };
 
 /// Everything in the registry, with gauges of the core and of the upstream pools brought up to date first.
-std::string MetricsPage(MetricRegistry& registry, RouterGuard& guard, const HttpUpstreamCounters& upstream, size_t client_connections);
+std::string MetricsPage(MetricRegistry& registry, RouterGuard& guard, const HttpUpstreamCounters& upstream,
+                        size_t client_connections);
 
 }  // namespace kvring::router

@@ -4,7 +4,8 @@
 
 namespace kvring::router {
 
-HttpUpstream::HttpUpstream(net::EventLoop& loop, const UpstreamTimeouts& timeouts, HttpUpstreamCounters& counters)
+HttpUpstream::HttpUpstream(net::EventLoop& loop, const UpstreamTimeouts& timeouts,
+                           HttpUpstreamCounters& counters)
     : loop_(loop), timeouts_(timeouts), counters_(counters) {}
 
 HttpUpstream::~HttpUpstream() { Shutdown(); }

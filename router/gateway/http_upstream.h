@@ -1,6 +1,7 @@
-// Internal to the gateway (shows Asio): replicas that speak HTTP/1.1. Keeps idle connections per replica and loop, the last
-// used first; a pending read on each hears of its end at once. A request that meets a stale one (reused, closed or reset
-// before any byte of an answer) is sent once more on a fresh connection, which is not an attempt of its own.
+// Internal to the gateway (shows Asio): replicas that speak HTTP/1.1. Keeps idle connections per replica and
+// loop, the last used first; a pending read on each hears of its end at once. A request that meets a stale
+// one (reused, closed or reset before any byte of an answer) is sent once more on a fresh connection, which
+// is not an attempt of its own.
 #pragma once
 
 #include <map>

@@ -22,7 +22,11 @@ constexpr Duration kIdleKept = std::chrono::seconds(55);
 }  // namespace
 
 HttpUpstreamConnection::HttpUpstreamConnection(HttpUpstream& pool, std::shared_ptr<const Endpoint> endpoint)
-    : pool_(pool), endpoint_(std::move(endpoint)), socket_(pool.loop_.io()), in_(new char[kReadBytes]), in_capacity_(kReadBytes) {}
+    : pool_(pool),
+      endpoint_(std::move(endpoint)),
+      socket_(pool.loop_.io()),
+      in_(new char[kReadBytes]),
+      in_capacity_(kReadBytes) {}
 
 HttpUpstreamConnection::~HttpUpstreamConnection() = default;
 
@@ -62,12 +66,13 @@ void HttpUpstreamConnection::Open() {
 void HttpUpstreamConnection::Resolve() {
   resolver_ = std::make_unique<tcp::resolver>(pool_.loop_.io());
   const net::Address& address = endpoint_->url.address;
-  resolver_->async_resolve(address.host, std::to_string(address.port),
-                           [self = Pointer(this), generation = generation_](const ErrorCode& error, const auto& results) {
-                             if (self->generation_ != generation || self->state_ != State::kConnecting) return;
-                             if (error || results.empty()) return self->Fail(OutcomeClass::kReplicaError, "name not resolved");
-                             self->Connect(results.begin()->endpoint());
-                           });
+  resolver_->async_resolve(
+      address.host, std::to_string(address.port),
+      [self = Pointer(this), generation = generation_](const ErrorCode& error, const auto& results) {
+        if (self->generation_ != generation || self->state_ != State::kConnecting) return;
+        if (error || results.empty()) return self->Fail(OutcomeClass::kReplicaError, "name not resolved");
+        self->Connect(results.begin()->endpoint());
+      });
 }
 
 void HttpUpstreamConnection::Connect(const tcp::endpoint& to) {
@@ -79,7 +84,8 @@ void HttpUpstreamConnection::Connect(const tcp::endpoint& to) {
 
 void HttpUpstreamConnection::OnConnected(const ErrorCode& error) {
   if (error) {
-    return Fail(OutcomeClass::kReplicaError, error == asio::error::connection_refused ? "connection refused" : "connection failed");
+    return Fail(OutcomeClass::kReplicaError,
+                error == asio::error::connection_refused ? "connection refused" : "connection failed");
   }
   ErrorCode ignored;
   socket_.set_option(tcp::no_delay(true), ignored);
@@ -99,10 +105,12 @@ void HttpUpstreamConnection::SendRequest() {
   while (sent_ < total) {
     iovec parts[2];
     int count = 0;
-    if (sent_ < head_bytes) parts[count++] = {const_cast<char*>(request_.head.data()) + sent_, head_bytes - sent_};
+    if (sent_ < head_bytes)
+      parts[count++] = {const_cast<char*>(request_.head.data()) + sent_, head_bytes - sent_};
     const size_t body_sent = sent_ > head_bytes ? sent_ - head_bytes : 0;
     if (body_sent < request_.body.size()) {
-      parts[count++] = {const_cast<char*>(request_.body.data()) + body_sent, request_.body.size() - body_sent};
+      parts[count++] = {const_cast<char*>(request_.body.data()) + body_sent,
+                        request_.body.size() - body_sent};
     }
     msghdr message{};
     message.msg_iov = parts;
@@ -120,22 +128,27 @@ void HttpUpstreamConnection::SendRequest() {
 }
 
 void HttpUpstreamConnection::WaitWritable() {
-  socket_.async_wait(tcp::socket::wait_write, [self = Pointer(this), generation = generation_](const ErrorCode& error) {
-    // An answer that came before the request was out ended the sending: its views may be gone.
-    if (error || self->generation_ != generation || self->state_ != State::kHead || !self->sending_ || self->any_byte_) return;
-    self->SendRequest();
-  });
+  socket_.async_wait(tcp::socket::wait_write,
+                     [self = Pointer(this), generation = generation_](const ErrorCode& error) {
+                       // An answer that came before the request was out ended the sending: its views may be
+                       // gone.
+                       if (error || self->generation_ != generation || self->state_ != State::kHead ||
+                           !self->sending_ || self->any_byte_)
+                         return;
+                       self->SendRequest();
+                     });
 }
 
 void HttpUpstreamConnection::StartRead() {
   if (reading_ || paused_ || state_ == State::kClosed) return;
   reading_ = true;
-  socket_.async_read_some(asio::buffer(in_.get() + in_end_, in_capacity_ - in_end_),
-                          [self = Pointer(this), generation = generation_](const ErrorCode& error, size_t bytes) {
-                            if (self->generation_ != generation || self->state_ == State::kClosed) return;
-                            self->reading_ = false;
-                            self->OnRead(error, bytes);
-                          });
+  socket_.async_read_some(
+      asio::buffer(in_.get() + in_end_, in_capacity_ - in_end_),
+      [self = Pointer(this), generation = generation_](const ErrorCode& error, size_t bytes) {
+        if (self->generation_ != generation || self->state_ == State::kClosed) return;
+        self->reading_ = false;
+        self->OnRead(error, bytes);
+      });
 }
 
 void HttpUpstreamConnection::OnRead(const ErrorCode& error, size_t bytes) {
@@ -215,13 +228,20 @@ void HttpUpstreamConnection::DeliverHead(const net::ResponseHeadView& view) {
   head_reusable_ = view.keep_alive && !sending_ && sent_ == request_.head.size() + request_.body.size();
   constexpr auto framing_of = [](BodyFraming framing) {
     switch (framing) {
-      case BodyFraming::kNone: return AnswerFraming::kNone;
-      case BodyFraming::kLength: return AnswerFraming::kLength;
-      case BodyFraming::kChunked: return AnswerFraming::kChunkedWire;
-      default: return AnswerFraming::kPlain;
+      case BodyFraming::kNone:
+        return AnswerFraming::kNone;
+      case BodyFraming::kLength:
+        return AnswerFraming::kLength;
+      case BodyFraming::kChunked:
+        return AnswerFraming::kChunkedWire;
+      default:
+        return AnswerFraming::kPlain;
     }
   };
-  sink_->OnHead({.status = view.status, .reason = view.reason, .fields = view.fields, .framing = framing_of(view.framing)});
+  sink_->OnHead({.status = view.status,
+                 .reason = view.reason,
+                 .fields = view.fields,
+                 .framing = framing_of(view.framing)});
 }
 
 void HttpUpstreamConnection::ReadBody(std::string_view bytes) {
@@ -232,7 +252,7 @@ void HttpUpstreamConnection::ReadBody(std::string_view bytes) {
       return ReadChunks(bytes);
     case BodyFraming::kUntilClose:
       data_.assign(1, bytes);
-      return Deliver(bytes, true);
+      return Deliver(bytes, true, false);
     case BodyFraming::kLength:
       break;
   }
@@ -240,8 +260,9 @@ void HttpUpstreamConnection::ReadBody(std::string_view bytes) {
   body_left_ -= body.size();
   data_.assign(1, body);
   const uint64_t generation = generation_;
-  Deliver(body, false);
-  if (generation == generation_ && state_ == State::kBody && body_left_ == 0) EndAnswer(head_reusable_ && body.size() == bytes.size());
+  Deliver(body, false, body_left_ == 0);
+  if (generation == generation_ && state_ == State::kBody && body_left_ == 0)
+    EndAnswer(head_reusable_ && body.size() == bytes.size());
 }
 
 // Only what decodes is passed on: a broken chunk's bytes do not reach the client.
@@ -253,15 +274,17 @@ void HttpUpstreamConnection::ReadChunks(std::string_view bytes) {
   while ((step = decoder_.Next(input, data)) == net::ChunkedDecoder::Step::kData) data_.push_back(data);
   const bool done = step == net::ChunkedDecoder::Step::kDone;
   const uint64_t generation = generation_;
-  if (step != net::ChunkedDecoder::Step::kFault) Deliver(bytes.substr(0, bytes.size() - input.size()), decoder_.between_chunks());
+  if (step != net::ChunkedDecoder::Step::kFault)
+    Deliver(bytes.substr(0, bytes.size() - input.size()), decoder_.between_chunks(), done);
   if (generation != generation_ || state_ != State::kBody) return;
-  if (step == net::ChunkedDecoder::Step::kFault) return Fail(OutcomeClass::kReplicaError, "broken chunk framing");
+  if (step == net::ChunkedDecoder::Step::kFault)
+    return Fail(OutcomeClass::kReplicaError, "broken chunk framing");
   if (done) EndAnswer(head_reusable_ && input.empty());
 }
 
-void HttpUpstreamConnection::Deliver(std::string_view wire, bool between_chunks) {
+void HttpUpstreamConnection::Deliver(std::string_view wire, bool between_chunks, bool last) {
   if (wire.empty()) return;
-  sink_->OnBody({.wire = wire, .data = data_, .between_chunks = between_chunks});
+  sink_->OnBody({.wire = wire, .data = data_, .between_chunks = between_chunks, .last = last});
 }
 
 // First into the pool, then the news: the sink may start its next attempt on this very connection.
@@ -274,8 +297,7 @@ void HttpUpstreamConnection::EndAnswer(bool reusable) {
     in_end_ = 0;
     deadline_kind_ = kIdleKept;
     deadline_ = {};
-    StartRead();
-    pool_.Keep(*this);
+    pool_.Keep(*this);  // OnRead, in which this runs, starts the read that hears of its end
   } else {
     Close();
   }
@@ -319,10 +341,14 @@ void HttpUpstreamConnection::OnTick(Instant now) {
   }
   if (now < deadline_ || paused_) return;
   switch (state_) {
-    case State::kIdle: return Close();
-    case State::kConnecting: return Fail(OutcomeClass::kReplicaError, "connection timed out");
-    case State::kHead: return Fail(OutcomeClass::kTimeout, "no first byte in time");
-    default: return Fail(OutcomeClass::kTimeout, "the answer stalled");
+    case State::kIdle:
+      return Close();
+    case State::kConnecting:
+      return Fail(OutcomeClass::kReplicaError, "connection timed out");
+    case State::kHead:
+      return Fail(OutcomeClass::kTimeout, "no first byte in time");
+    default:
+      return Fail(OutcomeClass::kTimeout, "the answer stalled");
   }
 }
 

@@ -1,12 +1,11 @@
 // Internal to the gateway (shows Asio): one connection to one replica, and the attempt that runs on it.
 #pragma once
 
+#include <boost/smart_ptr/intrusive_ptr.hpp>
+#include <boost/smart_ptr/intrusive_ref_counter.hpp>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include <boost/smart_ptr/intrusive_ptr.hpp>
-#include <boost/smart_ptr/intrusive_ref_counter.hpp>
 
 #include "common/net/event_loop.h"
 #include "common/net/http_parser.h"
@@ -51,7 +50,7 @@ class HttpUpstreamConnection final
   void DeliverHead(const net::ResponseHeadView& view);
   void ReadBody(std::string_view bytes);
   void ReadChunks(std::string_view bytes);
-  void Deliver(std::string_view wire, bool between_chunks);
+  void Deliver(std::string_view wire, bool between_chunks, bool last);
   void EndAnswer(bool reusable);
   void Fail(OutcomeClass outcome, std::string_view what);
   void FailOrReplay(std::string_view what);
@@ -63,12 +62,12 @@ class HttpUpstreamConnection final
   net::tcp::socket socket_;
   std::unique_ptr<net::tcp::resolver> resolver_;
   State state_ = State::kClosed;
-  Pointer self_;              // while open
-  uint64_t generation_ = 0;   // of the socket: handlers of an earlier one are ignored
+  Pointer self_;             // while open
+  uint64_t generation_ = 0;  // of the socket: handlers of an earlier one are ignored
   bool reading_ = false;
   bool paused_ = false;
-  bool reused_ = false;       // this attempt runs on a connection that has served before
-  bool any_byte_ = false;     // of this answer
+  bool reused_ = false;    // this attempt runs on a connection that has served before
+  bool any_byte_ = false;  // of this answer
   bool head_reusable_ = false;
 
   UpstreamRequest request_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-
 #include <boost/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -66,9 +65,10 @@ class Prober::Probe final : public AnswerSink {
     purpose_ = purpose;
     body_.clear();
     const std::string_view path = purpose == Purpose::kModels ? "/v1/models" : kHealthPaths[path_];
-    head_ = absl::StrCat("GET ", endpoint_->url.path, absl::string_view(path.data(), path.size()), " HTTP/1.1\r\nHost: ", endpoint_->authority,
-                         "\r\nUser-Agent: kvring\r\n");
-    if (!endpoint_->api_key.empty()) absl::StrAppend(&head_, "Authorization: Bearer ", endpoint_->api_key, "\r\n");
+    head_ = absl::StrCat("GET ", endpoint_->url.path, absl::string_view(path.data(), path.size()),
+                         " HTTP/1.1\r\nHost: ", endpoint_->authority, "\r\nUser-Agent: kvring\r\n");
+    if (!endpoint_->api_key.empty())
+      absl::StrAppend(&head_, "Authorization: Bearer ", endpoint_->api_key, "\r\n");
     head_.append("\r\n");
     attempt_ = prober_.upstream_.Start({.endpoint = endpoint_, .head = head_}, *this);
   }
@@ -109,7 +109,9 @@ class Prober::Probe final : public AnswerSink {
   }
 
   void TellFacts() {
-    prober_.guard_.With([&](Router& router) { router.OnReplicaFacts(endpoint_->replica, {.epoch = epoch_, .models = models_}, Now()); });
+    prober_.guard_.With([&](Router& router) {
+      router.OnReplicaFacts(endpoint_->replica, {.epoch = epoch_, .models = models_}, Now());
+    });
   }
 
   // A server that refused connections and is back is a new process, with an empty cache.
@@ -126,7 +128,8 @@ class Prober::Probe final : public AnswerSink {
       return view && view->state == ReplicaState::kDown;
     });
     if (down != endpoint_->down.exchange(down)) {
-      Log(LogLevel::kWarn, "gateway", down ? "replica down" : "replica up", {{"replica", endpoint_->name}, {"url", endpoint_->authority}});
+      Log(LogLevel::kWarn, "gateway", down ? "replica down" : "replica up",
+          {{"replica", endpoint_->name}, {"url", endpoint_->authority}});
     }
   }
 
@@ -150,7 +153,8 @@ Prober::Prober(RouterGuard& guard, EndpointDirectory& directory, const ProbeOpti
     : guard_(guard),
       directory_(directory),
       options_(options),
-      upstream_(loop_, {.connect = options.timeout, .first_byte = options.timeout, .idle = options.timeout}, counters_) {}
+      upstream_(loop_, {.connect = options.timeout, .first_byte = options.timeout, .idle = options.timeout},
+                counters_) {}
 
 Prober::~Prober() { Stop(); }
 

@@ -1,6 +1,7 @@
-// Internal to the gateway (shows Asio): active probes of HTTP replicas, on a loop of their own: GET /health, where that is
-// unknown /healthz, then /v1/models; the models served are read once a replica is up. Results go to the core, which judges.
-// Also the core's clock: Tick every 100 ms. Replicas behind gRPC are not probed: their stream shows their life.
+// Internal to the gateway (shows Asio): active probes of HTTP replicas, on a loop of their own: GET /health,
+// where that is unknown /healthz, then /v1/models; the models served are read once a replica is up. Results
+// go to the core, which judges. Also the core's clock: Tick every 100 ms. Replicas behind gRPC are not
+// probed: their stream shows their life.
 #pragma once
 
 #include <map>

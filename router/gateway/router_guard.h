@@ -1,5 +1,5 @@
-// RouterGuard: the live system's one owner of the routing core, behind one mutex. Parsing and hashing happen before it is
-// taken; what runs inside is one decision or one report, a few microseconds. Thread-safe.
+// RouterGuard: the live system's one owner of the routing core, behind one mutex. Parsing and hashing happen
+// before it is taken; what runs inside is one decision or one report, a few microseconds. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,8 @@ class RouterGuard {
  public:
   explicit RouterGuard(std::unique_ptr<Router> router) : router_(std::move(router)) {}
 
-  /// Calls `work(Router&)` alone and returns what it returns. `work` must not block or call back into the guard.
+  /// Calls `work(Router&)` alone and returns what it returns. `work` must not block or call back into the
+  /// guard.
   template <class Work>
   auto With(Work&& work) {
     absl::MutexLock lock(&mutex_);

@@ -1,9 +1,11 @@
-// Upstream: how the gateway reaches replicas. One implementation per wire (http_upstream.h; gRPC beside it), one object per
-// event loop; every call here and every call of an AnswerSink is made on that loop's thread. Free of Asio and gRPC.
+// Upstream: how the gateway reaches replicas. One implementation per wire (http_upstream.h; gRPC beside it),
+// one object per event loop; every call here and every call of an AnswerSink is made on that loop's thread.
+// Free of Asio and gRPC.
 //
-// One attempt: Start -> sink.OnAdmitted? -> sink.OnHead -> sink.OnBody* -> sink.OnEnd; or, at any point, sink.OnFailed
-// instead of all that follows. After OnEnd, OnFailed or Attempt::Cancel the attempt is gone and calls nothing. A sink may
-// call Cancel, or Start another attempt, inside any of its calls. Start never calls the sink before it has returned.
+// One attempt: Start -> sink.OnAdmitted? -> sink.OnHead -> sink.OnBody* -> sink.OnEnd; or, at any point,
+// sink.OnFailed instead of all that follows. After OnEnd, OnFailed or Attempt::Cancel the attempt is gone and
+// calls nothing. A sink may call Cancel, or Start another attempt, inside any of its calls. Start never calls
+// the sink before it has returned.
 #pragma once
 
 #include <atomic>
@@ -27,10 +29,10 @@ namespace kvring::router {
 /// One replica as the data path reaches it. Shared by all loops; fixed but for the flags.
 struct Endpoint {
   ReplicaId replica;
-  std::string name;       // "r-1a2b3c4d"
+  std::string name;  // "r-1a2b3c4d"
   net::Url url;
-  std::string authority;  // host:port for the Host field
-  std::string api_key;    // sent as a bearer token; empty: none of our own
+  std::string authority;             // host:port for the Host field
+  std::string api_key;               // sent as a bearer token; empty: none of our own
   std::atomic<bool> down{false};     // probes fail: attempts without a first byte are given up
   std::atomic<bool> removed{false};  // no longer a member: caches drop it
 };
@@ -70,6 +72,9 @@ struct AnswerBytes {
   std::string_view wire;                   // to be relayed as it is
   std::span<const std::string_view> data;  // the body bytes inside it
   bool between_chunks = true;              // after it, bytes of the router's own may stand here
+  // The answer's end: OnEnd follows at once, and in it these views are still valid. A sink can so report the
+  // end before the client sees it, and the client's next request finds the core up to date.
+  bool last = false;
 };
 
 struct UpstreamFailure {

@@ -1,8 +1,9 @@
-// The gateway alone (core, HTTP front, probes; no gRPC, no discovery) as a program, for measuring what a request costs:
-//   router_gateway --listen 127.0.0.1:8080 --policy cache-aware --backend http://127.0.0.1:9001 … [--threads 1]
+// The gateway alone (core, HTTP front, probes; no gRPC, no discovery) as a program, for measuring what a
+// request costs:
+//   router_gateway --listen 127.0.0.1:8080 --policy cache-aware --backend http://127.0.0.1:9001 … [--threads
+//   1]
 // Members can be added while it runs: POST /admin/v1/backends {"url": "http://…"}.
 #include <CLI/CLI.hpp>
-
 #include <iostream>
 #include <string>
 #include <vector>
@@ -23,7 +24,9 @@ std::optional<net::HttpResponse> AddBackend(router::RouterGuard& guard, const ne
   if (request.method != "POST" || request.path() != "/admin/v1/backends") return std::nullopt;
   const auto url = router::FindTopLevelValue(request.body, "url");
   if (!url || url->size < 2) return net::JsonResponse(400, "{}");
-  guard.With([&](router::Router& router) { router.AddReplica({.url = request.body.substr(url->offset + 1, url->size - 2)}, Now()); });
+  guard.With([&](router::Router& router) {
+    router.AddReplica({.url = request.body.substr(url->offset + 1, url->size - 2)}, Now());
+  });
   return net::JsonResponse(200, "{}");
 }
 
@@ -53,7 +56,9 @@ int main(int argc, char** argv) {
     guard.With([&](router::Router& router) { router.AddReplica({.url = url}, Now()); });
   }
   MetricRegistry metrics;
-  auto gateway = router::Gateway::Start(options, guard, metrics, {}, [&](const net::HttpRequest& request) { return AddBackend(guard, request); });
+  auto gateway = router::Gateway::Start(options, guard, metrics, {}, [&](const net::HttpRequest& request) {
+    return AddBackend(guard, request);
+  });
   if (!gateway.ok()) {
     std::cerr << gateway.status() << "\n";
     return 1;

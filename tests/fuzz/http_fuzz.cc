@@ -1,5 +1,5 @@
-// Fuzz target of the HTTP parser: any bytes, cut at a place that the input chooses, give the same as in one piece; what is
-// accepted keeps the invariants that two parsers could disagree on.
+// Fuzz target of the HTTP parser: any bytes, cut at a place that the input chooses, give the same as in one
+// piece; what is accepted keeps the invariants that two parsers could disagree on.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -32,7 +32,8 @@ Scanned Scan(std::string_view bytes, size_t cut) {
 void CheckFields(const std::vector<HeaderField>& fields, std::string_view head) {
   int framings = 0;
   for (const HeaderField& field : fields) {
-    Require(field.name.data() >= head.data() && field.value.data() + field.value.size() <= head.data() + head.size());
+    Require(field.name.data() >= head.data() &&
+            field.value.data() + field.value.size() <= head.data() + head.size());
     Require(IsToken(field.name) && IsFieldValue(field.value));
     std::string lower;
     for (const char c : field.name) lower += static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
@@ -44,11 +45,13 @@ void CheckFields(const std::vector<HeaderField>& fields, std::string_view head) 
 void FuzzHead(std::string_view bytes, size_t cut) {
   const Scanned whole = Scan(bytes, bytes.size());
   const Scanned pieces = Scan(bytes, cut);
-  Require(whole.state == pieces.state || whole.state == HeadScanner::State::kFault || pieces.state == HeadScanner::State::kFault);
+  Require(whole.state == pieces.state || whole.state == HeadScanner::State::kFault ||
+          pieces.state == HeadScanner::State::kFault);
   if (whole.state != HeadScanner::State::kComplete) return;
   Require(pieces.state != HeadScanner::State::kComplete || whole.bytes == pieces.bytes);
   Require(whole.bytes >= 2 && bytes.substr(0, whole.bytes).ends_with("\r\n"));
-  const std::string head(bytes.substr(0, whole.bytes));  // its own memory: a view past it is seen by the sanitizer
+  const std::string head(
+      bytes.substr(0, whole.bytes));  // its own memory: a view past it is seen by the sanitizer
   RequestHeadView request;
   if (!ParseRequestHead(head, request)) {
     CheckFields(request.fields, head);
@@ -58,7 +61,8 @@ void FuzzHead(std::string_view bytes, size_t cut) {
   if (!ParseResponseHead(head, false, response)) CheckFields(response.fields, head);
 }
 
-// Body and end of a chunked message; the end is npos while it is unfinished, and a fault is told apart by `fault`.
+// Body and end of a chunked message; the end is npos while it is unfinished, and a fault is told apart by
+// `fault`.
 struct Decoded {
   std::string body;
   size_t end = std::string::npos;
@@ -101,8 +105,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> FuzzSeeds() {
-  return {"7POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nConnection: keep-alive\r\n\r\n{\"model\":1}",
-          "7GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nX: y\r\nExpect: 100-continue\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-          "7HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
-          "75;ext=\"v\"\r\nhello\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\nGET"};
+  return {
+      "7POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nConnection: "
+      "keep-alive\r\n\r\n{\"model\":1}",
+      "7GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nX: y\r\nExpect: "
+      "100-continue\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+      "7HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+      "75;ext=\"v\"\r\nhello\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\nGET"};
 }

@@ -1,5 +1,5 @@
-// Runs the HTTP and SSE fuzz targets without libFuzzer: seeded mutations of the target's own good inputs, with the bytes that
-// matter to both grammars more often than chance.
+// Runs the HTTP and SSE fuzz targets without libFuzzer: seeded mutations of the target's own good inputs,
+// with the bytes that matter to both grammars more often than chance.
 //   http_fuzz [RUNS [SEED]]
 #include <cstdint>
 #include <cstdio>
@@ -17,8 +17,21 @@ namespace {
 using kvring::Random;
 
 void Mutate(std::string& bytes, const std::vector<std::string>& seeds, Random& random) {
-  constexpr std::string_view kPieces[] = {"\r\n", "\n", "\r", "\r\n\r\n", ":", " ", "0", "data:", "event: ", "Content-Length: 5\r\n",
-                                          "Transfer-Encoding: chunked\r\n", ";", "\xEF\xBB\xBF", std::string_view("\0", 1), "ffffffffffffffff"};
+  constexpr std::string_view kPieces[] = {"\r\n",
+                                          "\n",
+                                          "\r",
+                                          "\r\n\r\n",
+                                          ":",
+                                          " ",
+                                          "0",
+                                          "data:",
+                                          "event: ",
+                                          "Content-Length: 5\r\n",
+                                          "Transfer-Encoding: chunked\r\n",
+                                          ";",
+                                          "\xEF\xBB\xBF",
+                                          std::string_view("\0", 1),
+                                          "ffffffffffffffff"};
   const size_t at = random.Below(bytes.size());
   switch (random.Below(5)) {
     case 0:

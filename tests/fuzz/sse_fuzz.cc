@@ -1,4 +1,5 @@
-// Fuzz target of the SSE scanner: against a plain reference that has the whole stream at once, for any bytes in any pieces.
+// Fuzz target of the SSE scanner: against a plain reference that has the whole stream at once, for any bytes
+// in any pieces.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -56,7 +57,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   kvring::net::SseScanner scanner;
   Events events;
   for (size_t at = 0; at < bytes.size(); at += piece) {
-    const auto copy = std::make_unique<std::string>(bytes.substr(at, piece));  // gone after the feed: kept views are seen
+    const auto copy =
+        std::make_unique<std::string>(bytes.substr(at, piece));  // gone after the feed: kept views are seen
     scanner.Feed(*copy, [&](const kvring::net::SseEvent& event) {
       events.push_back(std::string(event.type) + "|" + std::string(event.data));
     });
@@ -66,6 +68,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> FuzzSeeds() {
-  return {"\x05" "data: {\"a\":1}\n\ndata: b\ndata: c\n\n: note\n\nevent: x\ndata:y\n\n",
-          "\x01" "\xEF\xBB\xBF" "data: a\r\n\r\nid: 7\r\ndata: b\r\rretry: 5\n\ndata\n\n", "\x40" "data: [DONE]\n\n"};
+  return {
+      "\x05"
+      "data: {\"a\":1}\n\ndata: b\ndata: c\n\n: note\n\nevent: x\ndata:y\n\n",
+      "\x01"
+      "\xEF\xBB\xBF"
+      "data: a\r\n\r\nid: 7\r\ndata: b\r\rretry: 5\n\ndata\n\n",
+      "\x40"
+      "data: [DONE]\n\n"};
 }

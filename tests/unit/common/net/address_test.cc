@@ -13,15 +13,22 @@ TEST(ParseAddress, GoodForms_GiveHostAndPort) {
 }
 
 TEST(ParseAddress, BadForms_SayWhatIsWrong) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"localhost", "port is missing"}, {":80", "host is empty"},      {"a:65536", "0 to 65535"},
-      {"a:x", "0 to 65535"},            {"::1:80", "host is empty"},   {"fe80::1:80", "needs brackets"},
-      {"[::1", "']' is missing"},       {"a b:80", "not allowed"},     {"", "host is empty"},
-      {"a:", "port is missing"},        {"[::1]80", "port must follow"}};
+  const std::pair<const char*, const char*> cases[] = {{"localhost", "port is missing"},
+                                                       {":80", "host is empty"},
+                                                       {"a:65536", "0 to 65535"},
+                                                       {"a:x", "0 to 65535"},
+                                                       {"::1:80", "host is empty"},
+                                                       {"fe80::1:80", "needs brackets"},
+                                                       {"[::1", "']' is missing"},
+                                                       {"a b:80", "not allowed"},
+                                                       {"", "host is empty"},
+                                                       {"a:", "port is missing"},
+                                                       {"[::1]80", "port must follow"}};
   for (const auto& [text, why] : cases) {
     const auto address = ParseAddress(text);
     ASSERT_FALSE(address.ok()) << text;
-    EXPECT_NE(address.status().message().find(why), absl::string_view::npos) << text << ": " << address.status();
+    EXPECT_NE(address.status().message().find(why), absl::string_view::npos)
+        << text << ": " << address.status();
   }
 }
 

@@ -15,7 +15,8 @@ using std::chrono::milliseconds;
 TEST(HttpClient, KeptConnectionClosedMeanwhile_IsReplaced) {
   HttpServerOptions options;
   options.idle_timeout = milliseconds(1);
-  auto server = HttpServer::Start(options, [](HttpRequest, ResponseWriter writer) { writer.Reply(200, {}, "ok"); });
+  auto server =
+      HttpServer::Start(options, [](HttpRequest, ResponseWriter writer) { writer.Reply(200, {}, "ok"); });
   ASSERT_TRUE(server.ok());
   HttpClient client({.host = "127.0.0.1", .port = (*server)->port()});
   EXPECT_EQ(client.Get("/")->body, "ok");
@@ -36,7 +37,8 @@ TEST(HttpClient, Refused_Timeout_TooLarge_AreToldApart) {
   HttpClient small(address, {.max_body_bytes = 99});
   EXPECT_TRUE(absl::IsResourceExhausted(small.Get("/").status()));
   HttpClient picky(address);
-  EXPECT_TRUE(absl::IsCancelled(picky.Stream("GET", "/", {}, {}, [](std::string_view) { return false; }).status()));
+  EXPECT_TRUE(
+      absl::IsCancelled(picky.Stream("GET", "/", {}, {}, [](std::string_view) { return false; }).status()));
   (*server)->Stop(Duration(0));
   HttpClient late(address);
   EXPECT_TRUE(absl::IsUnavailable(late.Get("/").status()));

@@ -13,9 +13,12 @@ namespace {
 int RequestStatus(std::string_view bytes, RequestHeadView* out = nullptr, HeadLimits limits = {}) {
   HeadScanner scanner(limits);
   switch (scanner.Scan(bytes)) {
-    case HeadScanner::State::kIncomplete: return -1;
-    case HeadScanner::State::kFault: return scanner.fault().status;
-    case HeadScanner::State::kComplete: break;
+    case HeadScanner::State::kIncomplete:
+      return -1;
+    case HeadScanner::State::kFault:
+      return scanner.fault().status;
+    case HeadScanner::State::kComplete:
+      break;
   }
   RequestHeadView view;
   return ParseRequestHead(bytes.substr(0, scanner.head_bytes()), out ? *out : view).status;
@@ -27,11 +30,14 @@ int ResponseStatus(std::string_view bytes, ResponseHeadView& out, bool to_head =
   return ParseResponseHead(bytes.substr(0, scanner.head_bytes()), to_head, out).status;
 }
 
-std::string Get(std::string_view lines) { return "GET / HTTP/1.1\r\nHost: a\r\n" + std::string(lines) + "\r\n"; }
+std::string Get(std::string_view lines) {
+  return "GET / HTTP/1.1\r\nHost: a\r\n" + std::string(lines) + "\r\n";
+}
 
 TEST(RequestHead, PlainPost_IsReadAsViews) {
   const std::string bytes =
-      "POST /v1/chat/completions?x=1 HTTP/1.1\r\nHost: api.example\r\ncontent-LENGTH:  12 \r\nX-A: 1\r\nX-A:2\t\r\nX-Empty:\r\n\r\nbody";
+      "POST /v1/chat/completions?x=1 HTTP/1.1\r\nHost: api.example\r\ncontent-LENGTH:  12 \r\nX-A: "
+      "1\r\nX-A:2\t\r\nX-Empty:\r\n\r\nbody";
   RequestHeadView head;
   ASSERT_EQ(RequestStatus(bytes, &head), 0);
   EXPECT_EQ(head.method, "POST");
@@ -135,7 +141,9 @@ TEST(ResponseHead, FramingFollowsRfc9112) {
   EXPECT_EQ(ResponseStatus("HTTP/1.1 200 \r\n\r\n", head), 0);
   EXPECT_EQ(head.framing, BodyFraming::kUntilClose);
   EXPECT_FALSE(head.keep_alive);
-  EXPECT_EQ(ResponseStatus("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", head), 502);
+  EXPECT_EQ(
+      ResponseStatus("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", head),
+      502);
   EXPECT_EQ(ResponseStatus("HTTP/1.1 20 OK\r\n\r\n", head), 502);
   EXPECT_EQ(ResponseStatus("HTTP/1.1 2000 OK\r\n\r\n", head), 502);
   EXPECT_EQ(ResponseStatus("ICY 200 OK and\r\n\r\n", head), 502);
@@ -152,7 +160,8 @@ std::string Decode(std::string_view wire, size_t piece, std::string* rest = null
     while ((step = decoder.Next(input, data)) == ChunkedDecoder::Step::kData) body += data;
     if (step == ChunkedDecoder::Step::kFault) return body + "!";
     if (step == ChunkedDecoder::Step::kDone) {
-      if (rest != nullptr) *rest = std::string(input) + std::string(wire.substr(std::min(at + piece, wire.size())));
+      if (rest != nullptr)
+        *rest = std::string(input) + std::string(wire.substr(std::min(at + piece, wire.size())));
       return body;
     }
   }
@@ -160,7 +169,8 @@ std::string Decode(std::string_view wire, size_t piece, std::string* rest = null
 }
 
 TEST(ChunkedDecoder, AnyCut_GivesTheSameBodyAndRest) {
-  const std::string wire = "4\r\nWiki\r\n006;name=\"v\"\r\npedia \r\nB\r\nin\r\nchunks.\r\n0\r\nT: x\r\n\r\nGET /";
+  const std::string wire =
+      "4\r\nWiki\r\n006;name=\"v\"\r\npedia \r\nB\r\nin\r\nchunks.\r\n0\r\nT: x\r\n\r\nGET /";
   for (size_t piece = 1; piece <= wire.size(); ++piece) {
     std::string rest;
     EXPECT_EQ(Decode(wire, piece, &rest), "Wikipedia in\r\nchunks.") << piece;
@@ -170,9 +180,9 @@ TEST(ChunkedDecoder, AnyCut_GivesTheSameBodyAndRest) {
 
 TEST(ChunkedDecoder, BadSizesAndEnds_AreFaults) {
   for (const std::string_view wire :
-       {"0x5\r\nhello\r\n", " 5\r\nhello\r\n", "5 \r\nhello\r\n", "+5\r\nhello\r\n", "-1\r\n", "\r\nhello", "g\r\n", "5\nhello\r\n",
-        "5\r\nhelloX\r\n", "5\r\nhello\n", "5\r\nhello\r0", "ffffffffffffffffff\r\n", "100000000000000\r\n", "5;a\nb\r\nhello\r\n",
-        "0\r\nT: x\n\r\n", "0\r\n\rX"}) {
+       {"0x5\r\nhello\r\n", " 5\r\nhello\r\n", "5 \r\nhello\r\n", "+5\r\nhello\r\n", "-1\r\n", "\r\nhello",
+        "g\r\n", "5\nhello\r\n", "5\r\nhelloX\r\n", "5\r\nhello\n", "5\r\nhello\r0", "ffffffffffffffffff\r\n",
+        "100000000000000\r\n", "5;a\nb\r\nhello\r\n", "0\r\nT: x\n\r\n", "0\r\n\rX"}) {
     for (size_t piece = 1; piece <= wire.size(); ++piece) {
       EXPECT_TRUE(Decode(wire, piece).ends_with('!')) << wire << " in pieces of " << piece;
     }
@@ -185,7 +195,9 @@ TEST(ChunkedDecoder, BadSizesAndEnds_AreFaults) {
 TEST(ChunkedDecoder, BetweenChunks_IsTrueExactlyWhereAChunkMayStart) {
   ChunkedDecoder decoder;
   const std::string wire = "3\r\nabc\r\n2\r\nde\r\n";
-  const std::string expected = "00000001000000" "1";  // after each byte
+  const std::string expected =
+      "00000001000000"
+      "1";  // after each byte
   std::string seen;
   for (const char& c : wire) {
     std::string_view input(&c, 1);
@@ -200,8 +212,15 @@ TEST(ChunkedDecoder, BetweenChunks_IsTrueExactlyWhereAChunkMayStart) {
 // Random edits of good heads: never a crash, and what is accepted never carries two framings.
 TEST(RequestHead, RandomEdits_NeverYieldTwoFramings) {
   Random random(11);
-  const std::string good = "POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: keep-alive\r\nX-Y: z\r\n\r\n";
-  const std::string_view inserts[] = {"\r\n", "\n", ":", "Transfer-Encoding: chunked\r\n", "Content-Length: 3\r\n", " ", std::string_view("\0", 1)};
+  const std::string good =
+      "POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: keep-alive\r\nX-Y: z\r\n\r\n";
+  const std::string_view inserts[] = {"\r\n",
+                                      "\n",
+                                      ":",
+                                      "Transfer-Encoding: chunked\r\n",
+                                      "Content-Length: 3\r\n",
+                                      " ",
+                                      std::string_view("\0", 1)};
   int accepted = 0;
   for (int i = 0; i < 20'000; ++i) {
     std::string bytes = good;

@@ -29,8 +29,9 @@ void Echo(HttpRequest request, ResponseWriter writer) {
 }
 
 std::string Post(std::string_view body, std::string_view lines = "") {
-  return absl::StrCat("POST /p HTTP/1.1\r\nHost: a\r\n", absl::string_view(lines.data(), lines.size()), "Content-Length: ", body.size(),
-                      "\r\n\r\n", absl::string_view(body.data(), body.size()));
+  return absl::StrCat("POST /p HTTP/1.1\r\nHost: a\r\n", absl::string_view(lines.data(), lines.size()),
+                      "Content-Length: ", body.size(), "\r\n\r\n",
+                      absl::string_view(body.data(), body.size()));
 }
 
 TEST(HttpServer, KeepAlive_ServesRequestsInOrder_AlsoPipelined) {
@@ -39,7 +40,8 @@ TEST(HttpServer, KeepAlive_ServesRequestsInOrder_AlsoPipelined) {
   std::string all;
   for (int i = 0; i < 200; ++i) all += Post(absl::StrCat("body-", i));
   ASSERT_TRUE(client.Send(all));
-  for (int i = 0; i < 200; ++i) EXPECT_TRUE(client.ReadResponse().ends_with(absl::StrCat("\r\n\r\nbody-", i)));
+  for (int i = 0; i < 200; ++i)
+    EXPECT_TRUE(client.ReadResponse().ends_with(absl::StrCat("\r\n\r\nbody-", i)));
   ASSERT_TRUE(client.Send(Post("last")));
   EXPECT_TRUE(client.ReadResponse().ends_with("last"));
 }
@@ -47,7 +49,8 @@ TEST(HttpServer, KeepAlive_ServesRequestsInOrder_AlsoPipelined) {
 TEST(HttpServer, RequestCutAtEveryByte_IsTheSame) {
   auto server = Serve(Echo);
   RawSocket client = RawSocket::Connect(server->port());
-  const std::string wire = "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+  const std::string wire =
+      "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
   for (size_t at = 1; at < wire.size(); ++at) {
     ASSERT_TRUE(client.Send(wire.substr(0, at)));
     ASSERT_TRUE(client.Send(wire.substr(at)));
@@ -78,10 +81,12 @@ TEST(HttpServer, PRX22_BodyLimit_DeclaredAndChunked) {
   HttpServerOptions options;
   options.max_body_bytes = 3 << 20;
   std::atomic<int> handled{0};
-  auto server = Serve([&](HttpRequest request, ResponseWriter writer) {
-    ++handled;
-    writer.Reply(200, {}, std::to_string(request.body.size()));
-  }, options);
+  auto server = Serve(
+      [&](HttpRequest request, ResponseWriter writer) {
+        ++handled;
+        writer.Reply(200, {}, std::to_string(request.body.size()));
+      },
+      options);
   const std::string full((3 << 20), 'x');
   HttpClient client({.host = "127.0.0.1", .port = server->port()});
   const auto fits = client.Send("POST", "/", {}, full);
@@ -93,10 +98,12 @@ TEST(HttpServer, PRX22_BodyLimit_DeclaredAndChunked) {
   EXPECT_NE(over->body.find("\"code\":\"request_too_large\""), std::string::npos);
   // Declared: refused before the body is sent.
   RawSocket declared = RawSocket::Connect(server->port());
-  ASSERT_TRUE(declared.Send(absl::StrCat("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ", full.size() + 1, "\r\n\r\n")));
+  ASSERT_TRUE(declared.Send(
+      absl::StrCat("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ", full.size() + 1, "\r\n\r\n")));
   EXPECT_TRUE(declared.ReadResponse().starts_with("HTTP/1.1 413 "));
   RawSocket chunked = RawSocket::Connect(server->port());
-  ASSERT_TRUE(chunked.Send(absl::StrCat("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n300001\r\n", full, "y\r\n0\r\n\r\n")));
+  ASSERT_TRUE(chunked.Send(absl::StrCat(
+      "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n300001\r\n", full, "y\r\n0\r\n\r\n")));
   EXPECT_TRUE(chunked.ReadResponse().starts_with("HTTP/1.1 413 "));
   EXPECT_EQ(handled, 1);
 }
@@ -108,6 +115,9 @@ TEST(HttpServer, SEC09_SlowHeader_Gets408_SlowBodyToo) {
   RawSocket slow = RawSocket::Connect(server->port());
   ASSERT_TRUE(slow.Send("GET / HT"));
   EXPECT_TRUE(slow.ReadAll().starts_with("HTTP/1.1 408 "));
+  RawSocket dribble = RawSocket::Connect(server->port());
+  ASSERT_TRUE(dribble.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n{"));
+  EXPECT_TRUE(dribble.ReadAll().starts_with("HTTP/1.1 408 "));
   RawSocket large = RawSocket::Connect(server->port());
   ASSERT_TRUE(large.Send("GET / HTTP/1.1\r\nX: " + std::string(70'000, 'a')));
   EXPECT_TRUE(large.ReadAll().starts_with("HTTP/1.1 431 "));
@@ -137,7 +147,8 @@ TEST(ResponseWriter, StreamFromAnotherThread_ArrivesChunkedAndInOrder) {
   auto server = Serve([&](HttpRequest, ResponseWriter writer) {
     engine = std::thread([writer = std::move(writer)]() mutable {
       writer.Start(200, {{"Content-Type", "text/event-stream"}});
-      for (int i = 0; i < 100; ++i) EXPECT_NE(writer.Write(absl::StrCat("data: ", i, "\n\n")), WriteState::kGone);
+      for (int i = 0; i < 100; ++i)
+        EXPECT_NE(writer.Write(absl::StrCat("data: ", i, "\n\n")), WriteState::kGone);
       writer.Finish();
     });
   });
@@ -196,14 +207,16 @@ TEST(ResponseWriter, SlowReader_CongestsThenDrains_AndIsCutAtTheBound) {
   std::unique_ptr<ResponseWriter> kept;
   absl::Notification begun;
   absl::Notification drained;
-  auto server = Serve([&](HttpRequest, ResponseWriter writer) {
-    kept = std::make_unique<ResponseWriter>(std::move(writer));
-    kept->OnDrained([&] {
-      if (!drained.HasBeenNotified()) drained.Notify();
-    });
-    kept->Start(200, {});
-    begun.Notify();
-  }, options);
+  auto server = Serve(
+      [&](HttpRequest, ResponseWriter writer) {
+        kept = std::make_unique<ResponseWriter>(std::move(writer));
+        kept->OnDrained([&] {
+          if (!drained.HasBeenNotified()) drained.Notify();
+        });
+        kept->Start(200, {});
+        begun.Notify();
+      },
+      options);
   RawSocket client = RawSocket::Connect(server->port());
   ASSERT_TRUE(client.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
   begun.WaitForNotification();
@@ -216,7 +229,8 @@ TEST(ResponseWriter, SlowReader_CongestsThenDrains_AndIsCutAtTheBound) {
   }
   ASSERT_EQ(state, WriteState::kCongested);
   size_t read = 0;
-  while (!drained.HasBeenNotified() && read < 2 * written) read += client.ReadUntil("\x01", milliseconds(20)).size();
+  while (!drained.HasBeenNotified() && read < 2 * written)
+    read += client.ReadUntil("\x01", milliseconds(20)).size();
   EXPECT_TRUE(drained.WaitForNotificationWithTimeout(absl::Seconds(5)));
   absl::Notification gone;
   kept->OnDisconnect([&] { gone.Notify(); });

@@ -1,4 +1,5 @@
-// Raw TCP for tests of wire behaviour: a client that sends and sees exact bytes, with deadlines instead of sleeps.
+// Raw TCP for tests of wire behaviour: a client that sends and sees exact bytes, with deadlines instead of
+// sleeps.
 #pragma once
 
 #include <arpa/inet.h>
@@ -21,7 +22,8 @@ namespace kvring::test {
 class RawSocket {
  public:
   explicit RawSocket(int fd) : fd_(fd) {}
-  RawSocket(RawSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)), in_(std::move(other.in_)), end_(other.end_) {}
+  RawSocket(RawSocket&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), in_(std::move(other.in_)), end_(other.end_) {}
   RawSocket& operator=(RawSocket&& other) noexcept {
     Close();
     fd_ = std::exchange(other.fd_, -1);

@@ -18,7 +18,9 @@ Events ScanPieces(const std::vector<std::string>& pieces) {
   for (const std::string& piece : pieces) {
     // A copy that dies at once: a view kept across feeds would be caught by the sanitizer.
     const auto bytes = std::make_unique<std::string>(piece);
-    scanner.Feed(*bytes, [&](const SseEvent& event) { events.push_back(std::string(event.type) + "|" + std::string(event.data)); });
+    scanner.Feed(*bytes, [&](const SseEvent& event) {
+      events.push_back(std::string(event.type) + "|" + std::string(event.data));
+    });
   }
   return events;
 }
@@ -41,10 +43,12 @@ TEST(SseScanner, PRX02_EveryLegalFraming_GivesTheSameEvents) {
       "data: {\"a\":1}\r\rdata: {\"b\":2}\r\rdata: [DONE]\r\r",
       "data:{\"a\":1}\n\ndata:{\"b\":2}\n\ndata:[DONE]\n\n",
       ": note\n\ndata: {\"a\":1}\n: note\n\n: a\n\n\ndata: {\"b\":2}\nid: 7\nretry: 3\n\ndata: [DONE]\n\n",
-      "\xEF\xBB\xBF" "data: {\"a\":1}\n\ndata: {\"b\":2}\n\ndata: [DONE]\n\n",
+      "\xEF\xBB\xBF"
+      "data: {\"a\":1}\n\ndata: {\"b\":2}\n\ndata: [DONE]\n\n",
   };
   for (const std::string& wire : framings) {
-    for (size_t at = 0; at <= wire.size(); ++at) EXPECT_EQ(ScanPieces(Cut(wire, at)), three) << wire << " cut at " << at;
+    for (size_t at = 0; at <= wire.size(); ++at)
+      EXPECT_EQ(ScanPieces(Cut(wire, at)), three) << wire << " cut at " << at;
   }
 }
 
@@ -62,7 +66,9 @@ TEST(SseScanner, PRX02_UnterminatedEvent_IsNotDispatched) {
 }
 
 TEST(SseScanner, PRX02_BomOnlyAtStart_AndU2028IsNoLineEnd) {
-  EXPECT_EQ(ScanPieces({"data: a\n\n\xEF\xBB\xBF" "data: b\n\n"}), Events{"|a"});  // a field of another name
+  EXPECT_EQ(ScanPieces({"data: a\n\n\xEF\xBB\xBF"
+                        "data: b\n\n"}),
+            Events{"|a"});  // a field of another name
   EXPECT_EQ(ScanPieces({"data: a\u2028b\n\n"}), Events{"|a\u2028b"});
   EXPECT_EQ(ScanPieces({"\xEF\xBB", "data: a\n\n"}), Events{});  // half a BOM is text
 }
@@ -104,7 +110,10 @@ TEST(SseScanner, AtBorder_OnlyBetweenEvents) {
     scanner.Feed(std::string_view(&c, 1), [](const SseEvent&) {});
     seen += scanner.at_border() ? '1' : '0';
   }
-  EXPECT_EQ(seen, "000000001" "00001" "00000000011");
+  EXPECT_EQ(seen,
+            "000000001"
+            "00001"
+            "00000000011");
 }
 
 TEST(SseScanner, OversizedEvent_IsSkippedAndCounted_MemoryBounded) {

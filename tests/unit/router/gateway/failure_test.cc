@@ -22,7 +22,8 @@ void AnswerWell(RawSocket& socket, const Request& request) {
   if (request.body.find("\"stream\":true") == std::string::npos) {
     socket.Send(Json(200, R"({"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}})"));
   } else {
-    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("fine")), Chunk(Event("[DONE]")), "0\r\n\r\n"));
+    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("fine")),
+                             Chunk(Event("[DONE]")), "0\r\n\r\n"));
   }
 }
 
@@ -63,7 +64,8 @@ TEST_P(BeforeFirstByte, PRX08_OneCleanAnswerFromTheOther) {
   EXPECT_EQ(good.count(), 2);
   EXPECT_EQ(fixture.Count("kvring_retries_total"), 1u);
   int attempts = 0;
-  for (const char* name : {"r0", "r1"}) attempts += fixture.guard().With([&](Router& router) { return router.Why(name)->attempts; });
+  for (const char* name : {"r0", "r1"})
+    attempts += fixture.guard().With([&](Router& router) { return router.Why(name)->attempts; });
   EXPECT_EQ(attempts, 3);
   if (fault != Fault::kRefuses) {
     EXPECT_EQ(bad_requests, 1);
@@ -77,15 +79,19 @@ TEST_P(BeforeFirstByte, PRX08_OneCleanAnswerFromTheOther) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllFaults, BeforeFirstByte,
-                         testing::Combine(testing::Values(Fault::kClosesWithoutAByte, Fault::kRefuses, Fault::k503, Fault::k500), testing::Bool()));
+                         testing::Combine(testing::Values(Fault::kClosesWithoutAByte, Fault::kRefuses,
+                                                          Fault::k503, Fault::k500),
+                                          testing::Bool()));
 
 TEST(AfterFirstByte, PRX07_OneErrorEvent_NoDone_NoReplay) {
   ScriptedUpstream dying([](RawSocket& socket, const Request&) {
-    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")), Chunk(Delta("b")), Chunk(Delta("c"))));
+    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")),
+                             Chunk(Delta("b")), Chunk(Delta("c"))));
     socket.Reset();
   });
   ScriptedUpstream dying_too([](RawSocket& socket, const Request&) {
-    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")), Chunk(Delta("b")), Chunk(Delta("c"))));
+    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")),
+                             Chunk(Delta("b")), Chunk(Delta("c"))));
     socket.Close();
   });
   GatewayFixture fixture;
@@ -134,7 +140,8 @@ TEST(AfterFirstByte, PRX24_EndWithoutLastChunk_IsNeverACleanEnd_AtAnyCut) {
     const std::string body = Dechunk(answer.substr(answer.find("\r\n\r\n") + 4));
     EXPECT_TRUE(body.ends_with("?")) << cut << ": " << body;
     const size_t error = body.find("data: {\"error\"");
-    const std::string relayed = error == std::string::npos ? body.substr(0, body.size() - 1) : body.substr(0, error);
+    const std::string relayed =
+        error == std::string::npos ? body.substr(0, body.size() - 1) : body.substr(0, error);
     EXPECT_TRUE(whole.starts_with(relayed)) << body;
     if (error != std::string::npos && error > 0) {
       EXPECT_TRUE(relayed.ends_with("\n\n")) << "an event may only follow a whole one: " << body;
@@ -147,7 +154,8 @@ TEST(AfterFirstByte, PRX24_EndWithoutLastChunk_IsNeverACleanEnd_AtAnyCut) {
 
 TEST(AfterFirstByte, PRX24_CleanEndWithoutDone_PassesAndIsCounted) {
   ScriptedUpstream upstream([](RawSocket& socket, const Request&) {
-    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")), "0\r\n\r\n"));
+    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")),
+                             "0\r\n\r\n"));
   });
   GatewayFixture fixture;
   fixture.Add(upstream.url());
@@ -184,7 +192,8 @@ TEST_P(ClientLeaves, PRX06_UpstreamIsClosed_GaugeFallsToZero_Is499) {
   int closed = 0;
   ScriptedUpstream upstream([&, leave = leave, stream = stream](RawSocket& socket, const Request&) {
     if (leave != Leave::kBeforeFirstByte && stream) {
-      socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")), Chunk(Delta("b")), Chunk(Delta("c"))));
+      socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")),
+                               Chunk(Delta("b")), Chunk(Delta("c"))));
     } else if (leave != Leave::kBeforeFirstByte) {
       socket.Send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{\"begin\":");
     }
@@ -225,7 +234,8 @@ TEST_P(ClientLeaves, PRX06_UpstreamIsClosed_GaugeFallsToZero_Is499) {
     ASSERT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&all), absl::Seconds(10)));
   }
   EXPECT_LT(Now() - left, seconds(1));
-  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.Count("kvring_client_closed_total") == kStreams; }));
+  EXPECT_TRUE(
+      GatewayFixture::Eventually([&] { return fixture.Count("kvring_client_closed_total") == kStreams; }));
   EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.InFlight() == 0; }));
   EXPECT_EQ(fixture.Outcomes(OutcomeClass::kClientAbort), static_cast<uint64_t>(kStreams));
   EXPECT_EQ(fixture.replicas()[0].failures, 0u);
@@ -233,7 +243,8 @@ TEST_P(ClientLeaves, PRX06_UpstreamIsClosed_GaugeFallsToZero_Is499) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, ClientLeaves,
-                         testing::Combine(testing::Values(Leave::kFin, Leave::kRst, Leave::kBeforeFirstByte), testing::Bool()));
+                         testing::Combine(testing::Values(Leave::kFin, Leave::kRst, Leave::kBeforeFirstByte),
+                                          testing::Bool()));
 
 // PRX-15: a kept connection that the replica ends, in three ways. Every second request meets one.
 enum class Stale { kFinWhileIdle, kRstOnRequest, kFinOnRequest };
@@ -268,7 +279,9 @@ TEST_P(StaleConnection, PRX15_IsReplayedOnce_ClientSeesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, StaleConnection,
-                         testing::Combine(testing::Values(Stale::kFinWhileIdle, Stale::kRstOnRequest, Stale::kFinOnRequest), testing::Bool()));
+                         testing::Combine(testing::Values(Stale::kFinWhileIdle, Stale::kRstOnRequest,
+                                                          Stale::kFinOnRequest),
+                                          testing::Bool()));
 
 TEST(StaleConnection, PRX15_AFreshConnectionThatFailsTheSameWay_IsAFailure) {
   ScriptedUpstream upstream([](RawSocket& socket, const Request&) { socket.Close(); });
@@ -328,6 +341,58 @@ TEST(Health, HLT15_EveryFailedAttemptIsRecorded) {
   }
 }
 
+TEST(Health, AllReplicasFail_TheLastAnswerIsPassedOn_AttemptsAreBounded) {
+  const auto fail = [](RawSocket& socket, const Request&) { socket.Send(Json(500, "{\"boom\":1}")); };
+  std::vector<std::unique_ptr<ScriptedUpstream>> upstreams;
+  GatewayFixture fixture;
+  for (int i = 0; i < 5; ++i) {
+    upstreams.push_back(std::make_unique<ScriptedUpstream>(fail));
+    fixture.Add(upstreams.back()->url());
+  }
+  fixture.Start();
+  RawSocket client = fixture.Connect();
+  ASSERT_TRUE(client.Send(PostChat(true)));
+  const Answer answer = ReadAnswer(client);
+  EXPECT_EQ(answer.status(), 500);
+  EXPECT_EQ(answer.body, "{\"boom\":1}");
+  int seen = 0;
+  for (const auto& upstream : upstreams) seen += upstream->count();
+  EXPECT_EQ(seen, 3);
+  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.Outcomes(OutcomeClass::kReplicaError) == 1; }));
+}
+
+TEST(Health, HLT13_MemberRemovedWithStreamsRunning_AndAddedAgain_GaugesStaySeparate) {
+  absl::Notification go;
+  ScriptedUpstream upstream([&](RawSocket& socket, const Request& request) {
+    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a"))));
+    go.WaitForNotificationWithTimeout(absl::Seconds(10));
+    if (request.number % 2 == 0) return socket.Close();
+    socket.Send(Chunk(Event("[DONE]")) + "0\r\n\r\n");
+  });
+  GatewayFixture fixture;
+  const ReplicaId old = fixture.Add(upstream.url());
+  fixture.Start();
+  std::vector<RawSocket> clients;
+  for (int i = 0; i < 10; ++i) {
+    clients.push_back(fixture.Connect());
+    ASSERT_TRUE(clients.back().Send(PostChat(true)));
+    clients.back().ReadUntil("\"a\"}}]}\n\n");
+  }
+  fixture.guard().With([&](Router& router) { router.RemoveReplica(old, Now()); });
+  const ReplicaId again = fixture.Add(upstream.url());
+  EXPECT_NE(again, old);
+  EXPECT_EQ(fixture.InFlight(), 0);  // of the new life
+  go.Notify();
+  int whole = 0;
+  for (RawSocket& client : clients) whole += client.ReadUntil("\r\n0\r\n\r\n").ends_with("\r\n0\r\n\r\n");
+  EXPECT_EQ(whole, 5);
+  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.Outcomes(OutcomeClass::kOk) == 5; }));
+  EXPECT_EQ(fixture.Outcomes(OutcomeClass::kStreamError), 5u);
+  EXPECT_EQ(fixture.Count("kvring_failed_after_first_byte_total"), 5u);
+  EXPECT_EQ(fixture.InFlight(), 0);
+  EXPECT_EQ(fixture.replicas()[0].failures, 0u);
+}
+
 TEST(Health, HLT18_EmptyPoolIs503_WithRetryAfterAndReason) {
   GatewayFixture fixture;
   fixture.Start();
@@ -379,7 +444,9 @@ TEST(Health, NewMember_IsProbedAndTakesRequests_WithItsModels) {
   fixture.Start();
   ScriptedUpstream late(AnswerWell, "late-model");
   fixture.guard().With([&](Router& router) { router.AddReplica({.url = late.url()}, Now()); });
-  ASSERT_TRUE(GatewayFixture::Eventually([&] { return fixture.replicas()[0].state == ReplicaState::kUp && !fixture.replicas()[0].models.empty(); }));
+  ASSERT_TRUE(GatewayFixture::Eventually([&] {
+    return fixture.replicas()[0].state == ReplicaState::kUp && !fixture.replicas()[0].models.empty();
+  }));
   EXPECT_EQ(fixture.replicas()[0].models, std::vector<std::string>{"late-model"});
   RawSocket client = fixture.Connect();
   ASSERT_TRUE(client.Send(PostBody("{\"model\":\"late-model\",\"messages\":[]}")));

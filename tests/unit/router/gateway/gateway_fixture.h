@@ -43,7 +43,8 @@ class GatewayFixture {
   MetricRegistry& metrics() { return metrics_; }
   uint64_t Count(std::string_view name) { return metrics_.GetCounter(name, "").value(); }
   uint64_t Outcomes(OutcomeClass outcome) {
-    return metrics_.GetCounter("kvring_requests_total", "", {{"outcome", std::string(OutcomeName(outcome))}}).value();
+    return metrics_.GetCounter("kvring_requests_total", "", {{"outcome", std::string(OutcomeName(outcome))}})
+        .value();
   }
   Totals totals() {
     return guard_.With([](Router& router) { return router.totals(); });
@@ -74,16 +75,21 @@ class GatewayFixture {
   std::unique_ptr<Gateway> gateway_;
 };
 
-inline std::string PostBody(std::string_view body, std::string_view lines = "", std::string_view path = "/v1/chat/completions") {
-  return absl::StrCat("POST ", absl::string_view(path.data(), path.size()), " HTTP/1.1\r\nHost: api.example\r\nContent-Type: application/json\r\n",
-                      absl::string_view(lines.data(), lines.size()), "Content-Length: ", body.size(), "\r\n\r\n",
-                      absl::string_view(body.data(), body.size()));
+inline std::string PostBody(std::string_view body, std::string_view lines = "",
+                            std::string_view path = "/v1/chat/completions") {
+  return absl::StrCat("POST ", absl::string_view(path.data(), path.size()),
+                      " HTTP/1.1\r\nHost: api.example\r\nContent-Type: application/json\r\n",
+                      absl::string_view(lines.data(), lines.size()), "Content-Length: ", body.size(),
+                      "\r\n\r\n", absl::string_view(body.data(), body.size()));
 }
 inline std::string ChatBody(bool stream, std::string_view text = "hi") {
-  return absl::StrCat("{\"model\":\"m\",\"stream\":", stream ? "true" : "false", ",\"messages\":[{\"role\":\"user\",\"content\":\"",
+  return absl::StrCat("{\"model\":\"m\",\"stream\":", stream ? "true" : "false",
+                      ",\"messages\":[{\"role\":\"user\",\"content\":\"",
                       absl::string_view(text.data(), text.size()), "\"}]}");
 }
-inline std::string PostChat(bool stream, std::string_view lines = "") { return PostBody(ChatBody(stream), lines); }
+inline std::string PostChat(bool stream, std::string_view lines = "") {
+  return PostBody(ChatBody(stream), lines);
+}
 
 /// The body of a chunked answer; "?" behind it where the last chunk is missing.
 inline std::string Dechunk(std::string_view wire) {
@@ -103,8 +109,14 @@ struct Answer {
   std::string head;
   std::string body;  // as Dechunk gives it
   int status() const { return std::stoi(head.substr(9, 3)); }
-  bool Has(std::string_view line) const { return head.find(absl::StrCat("\r\n", absl::string_view(line.data(), line.size()), "\r\n")) != std::string::npos; }
-  bool Names(std::string_view field) const { return head.find(absl::StrCat("\r\n", absl::string_view(field.data(), field.size()), ":")) != std::string::npos; }
+  bool Has(std::string_view line) const {
+    return head.find(absl::StrCat("\r\n", absl::string_view(line.data(), line.size()), "\r\n")) !=
+           std::string::npos;
+  }
+  bool Names(std::string_view field) const {
+    return head.find(absl::StrCat("\r\n", absl::string_view(field.data(), field.size()), ":")) !=
+           std::string::npos;
+  }
 };
 
 /// Reads one answer by its framing.

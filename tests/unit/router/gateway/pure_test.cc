@@ -10,7 +10,8 @@ namespace kvring::router {
 namespace {
 
 TEST(FindUsage, OnlyARealUsageObjectCounts_TheLastOne) {
-  const auto usage = FindUsage(R"({"usage":null,"x":"say \"usage\": {\"prompt_tokens\": 9}","usage" : {"completion_tokens":2, "prompt_tokens" : 11,
+  const auto usage = FindUsage(
+      R"({"usage":null,"x":"say \"usage\": {\"prompt_tokens\": 9}","usage" : {"completion_tokens":2, "prompt_tokens" : 11,
       "prompt_tokens_details":{"cached_tokens":4},"s":"}{"}})");
   ASSERT_TRUE(usage);
   EXPECT_EQ(usage->prompt_tokens, 11);
@@ -20,11 +21,13 @@ TEST(FindUsage, OnlyARealUsageObjectCounts_TheLastOne) {
   EXPECT_FALSE(FindUsage(R"({"text":"\"usage\":{\"prompt_tokens\":1}"})"));
   EXPECT_FALSE(FindUsage(R"({"usage":{"prompt_tokens":99999999999}})"));
   EXPECT_FALSE(FindUsage(R"({"usage":{"prompt_tokens":)"));
-  EXPECT_EQ(FindUsage(R"({"usage":{"prompt_tokens":1,"prompt_tokens_details":null}})")->cached_tokens, std::nullopt);
+  EXPECT_EQ(FindUsage(R"({"usage":{"prompt_tokens":1,"prompt_tokens_details":null}})")->cached_tokens,
+            std::nullopt);
 }
 
 TEST(AnswerScanner, LongJsonAnswer_UsageAtTheEndIsFound_InAnyPieces) {
-  const std::string json = "{\"choices\":[{\"text\":\"" + std::string(200'000, 'x') + "\"}],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}";
+  const std::string json = "{\"choices\":[{\"text\":\"" + std::string(200'000, 'x') +
+                           "\"}],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}";
   Random random(3);
   for (int run = 0; run < 20; ++run) {
     AnswerScanner scanner;
@@ -57,14 +60,16 @@ TEST(SpliceString, ChangesTheTopLevelValueOnly) {
   std::string twice = R"({"model":"a","model":"b"})";
   ASSERT_TRUE(SpliceString(twice, "model", "c"));
   EXPECT_EQ(twice, R"({"model":"a","model":"c"})");  // the last one is what readers take
-  for (std::string text : {"{}", "[]", "", "{\"a\":1}", "{\"mode", "{\"model\":"}) EXPECT_FALSE(SpliceString(text, "model", "c")) << text;
+  for (std::string text : {"{}", "[]", "", "{\"a\":1}", "{\"mode", "{\"model\":"})
+    EXPECT_FALSE(SpliceString(text, "model", "c")) << text;
 }
 
 TEST(FindTopLevelValue, RandomTextNeverRunsAway) {
   Random random(5);
   for (int i = 0; i < 50'000; ++i) {
     std::string text = "{";
-    for (uint64_t n = random.Below(24); n > 0; --n) text += std::string_view("{}[]\",:\\am 1")[random.Below(12)];
+    for (uint64_t n = random.Below(24); n > 0; --n)
+      text += std::string_view("{}[]\",:\\am 1")[random.Below(12)];
     if (const auto span = FindTopLevelValue(text, "a")) {
       EXPECT_LE(span->offset + span->size, text.size());
     }
@@ -74,7 +79,8 @@ TEST(FindTopLevelValue, RandomTextNeverRunsAway) {
 TEST(RequestName, OnlyShortVisibleTextIsUsed) {
   EXPECT_TRUE(IsUsableRequestName("abc-123"));
   EXPECT_TRUE(IsUsableRequestName(std::string(128, 'a')));
-  for (const std::string& name : {std::string(), std::string(129, 'a'), std::string("a b"), std::string("a\tb"), std::string("\xc3\xa4")}) {
+  for (const std::string& name : {std::string(), std::string(129, 'a'), std::string("a b"),
+                                  std::string("a\tb"), std::string("\xc3\xa4")}) {
     EXPECT_FALSE(IsUsableRequestName(name)) << name;
   }
 }

@@ -24,7 +24,8 @@ constexpr int kThreads = 64;
 // One thread's random life: requests begin, end, abort; members come and go; events and ticks arrive.
 class Worker {
  public:
-  Worker(RouterGuard& guard, std::atomic<uint64_t>& next_id, uint64_t seed) : guard_(guard), next_id_(next_id), random_(seed) {}
+  Worker(RouterGuard& guard, std::atomic<uint64_t>& next_id, uint64_t seed)
+      : guard_(guard), next_id_(next_id), random_(seed) {}
 
   void Run() {
     for (int i = 0; i < kOperations; ++i) Step();
@@ -62,7 +63,9 @@ class Worker {
       return decision.replica.has_value();
     });
     if (placed && random_.Below(2) == 0) guard_.With([&](Router& router) { router.OnFirstToken(id, Now()); });
-    const auto outcome = !placed ? OutcomeClass::kRefused : random_.Below(4) == 0 ? OutcomeClass::kClientAbort : OutcomeClass::kOk;
+    const auto outcome = !placed                 ? OutcomeClass::kRefused
+                         : random_.Below(4) == 0 ? OutcomeClass::kClientAbort
+                                                 : OutcomeClass::kOk;
     guard_.With([&](Router& router) { router.OnComplete(id, {.outcome = outcome}, Now()); });
   }
 

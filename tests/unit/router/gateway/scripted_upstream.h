@@ -1,5 +1,5 @@
-// A replica whose every byte the test writes: a raw TCP server that answers probes by itself and hands each other request,
-// whole, to the test's script. Each connection has a thread; all end with the object.
+// A replica whose every byte the test writes: a raw TCP server that answers probes by itself and hands each
+// other request, whole, to the test's script. Each connection has a thread; all end with the object.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ class ScriptedUpstream {
   struct Request {
     std::string head;
     std::string body;
-    int number = 0;      // of all requests, from 1
+    int number = 0;         // of all requests, from 1
     int on_connection = 0;  // of this connection, from 1
 
     std::string Field(std::string_view name) const {
@@ -34,7 +34,8 @@ class ScriptedUpstream {
   /// Closing the socket ends the connection.
   using Script = std::function<void(RawSocket& socket, const Request& request)>;
 
-  explicit ScriptedUpstream(Script script, std::string model = "m") : script_(std::move(script)), model_(std::move(model)) {
+  explicit ScriptedUpstream(Script script, std::string model = "m")
+      : script_(std::move(script)), model_(std::move(model)) {
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int on = 1;
     ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -129,16 +130,21 @@ class ScriptedUpstream {
 };
 
 inline std::string Json(int status, std::string_view body, std::string_view lines = "") {
-  return absl::StrCat("HTTP/1.1 ", status, " X\r\nContent-Type: application/json\r\n", absl::string_view(lines.data(), lines.size()),
-                      "Content-Length: ", body.size(), "\r\n\r\n", absl::string_view(body.data(), body.size()));
+  return absl::StrCat("HTTP/1.1 ", status, " X\r\nContent-Type: application/json\r\n",
+                      absl::string_view(lines.data(), lines.size()), "Content-Length: ", body.size(),
+                      "\r\n\r\n", absl::string_view(body.data(), body.size()));
 }
-inline constexpr std::string_view kStreamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+inline constexpr std::string_view kStreamHead =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 inline std::string Chunk(std::string_view data) {
   return absl::StrCat(absl::Hex(data.size()), "\r\n", absl::string_view(data.data(), data.size()), "\r\n");
 }
-inline std::string Event(std::string_view json) { return absl::StrCat("data: ", absl::string_view(json.data(), json.size()), "\n\n"); }
+inline std::string Event(std::string_view json) {
+  return absl::StrCat("data: ", absl::string_view(json.data(), json.size()), "\n\n");
+}
 inline std::string Delta(std::string_view text) {
-  return Event(absl::StrCat("{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"", absl::string_view(text.data(), text.size()), "\"}}]}"));
+  return Event(absl::StrCat("{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"",
+                            absl::string_view(text.data(), text.size()), "\"}}]}"));
 }
 
 }  // namespace kvring::test
