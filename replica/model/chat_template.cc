@@ -56,7 +56,9 @@ absl::StatusOr<Value> ParseJson(std::string_view raw, std::string_view field, si
 
 absl::StatusOr<Value> MessageValue(const ChatMessage& message) {
   Dict dict;
-  dict.emplace_back("role", Value(Text::FromUser(message.role, message.role_begin)));
+  // A role's tokens, and the template's around it, stand for the place where a message begins: the generation prompt of one turn
+  // and the header of the answer in the next are the same tokens, so they need the same bytes, those before the role.
+  dict.emplace_back("role", Value(Text::DerivedFromUser(message.role, message.role_begin)));
   dict.emplace_back("content", Value(Text::FromUser(message.content, message.content_begin)));
   for (const auto& [name, raw] : {std::pair<const char*, const std::string*>{"name", &message.name},
                                   {"tool_calls", &message.tool_calls},
@@ -71,25 +73,26 @@ absl::StatusOr<Value> MessageValue(const ChatMessage& message) {
 // Maps offsets of the rendered text to canonical offsets. Calls come with rising `end`.
 class CanonicalMap {
  public:
-  CanonicalMap(const std::vector<UserSpan>& spans, size_t canonical_size) : spans_(spans), size_(canonical_size) {}
+  CanonicalMap(const std::vector<UserSpan>& spans, size_t lead, size_t canonical_size)
+      : spans_(spans), lead_(lead), size_(canonical_size) {}
 
-  // The canonical bytes on which rendered bytes [0, end) depend. Inside a user's span: up to that byte. In the template's own
-  // text: up to the end of the span before it and one byte more, which is where a longer text would differ; in front of all
-  // spans: the first role, which decides what a template opens with.
+  // The canonical bytes on which rendered bytes [0, end) depend. Inside text that stands there byte for byte: up to that byte.
+  // In the template's own text behind it: one byte more, where a longer text would differ. In front of all spans: `lead`.
   uint32_t Need(size_t end) {
     while (next_ < spans_.size() && spans_[next_].begin < end) ++next_;
-    if (spans_.empty()) return static_cast<uint32_t>(size_);
-    const UserSpan& span = spans_[next_ == 0 ? 0 : next_ - 1];
-    size_t need = span.origin;
-    if (span.exact) need += std::min(end, span.end) - std::min(span.begin, end);
-    if (next_ == 0) need = span.exact ? span.origin + (span.end - span.begin) + 1 : span.origin;
-    if (next_ > 0 && end > span.end && span.exact) ++need;
+    size_t need = lead_;
+    if (next_ > 0) {
+      const UserSpan& span = spans_[next_ - 1];
+      need = span.exact ? span.origin + std::min(end, span.end) - span.begin : span.origin;
+      if (span.exact && end > span.end) ++need;
+    }
     highest_ = std::max(highest_, std::min(need, size_));
     return static_cast<uint32_t>(highest_);
   }
 
  private:
   const std::vector<UserSpan>& spans_;
+  size_t lead_;
   size_t size_;
   size_t next_ = 0;
   size_t highest_ = 0;
@@ -132,8 +135,8 @@ namespace {
 // Encodes rendered text: control tokens where the template wrote them, plain pieces in between through the cache.
 class Encoder {
  public:
-  Encoder(const Tokenizer& tokenizer, SegmentCache& cache, const Text& text, size_t canonical_size)
-      : tokenizer_(tokenizer), cache_(cache), text_(text), map_(text.spans(), canonical_size) {}
+  Encoder(const Tokenizer& tokenizer, SegmentCache& cache, const Text& text, const ChatInput& input)
+      : tokenizer_(tokenizer), cache_(cache), text_(text), map_(text.spans(), Lead(input), input.canonical_size) {}
 
   EncodedPrompt Run() {
     const std::string& bytes = text_.bytes();
@@ -155,6 +158,11 @@ class Encoder {
   }
 
  private:
+  // What a template opens with depends on tools and on the first role.
+  static size_t Lead(const ChatInput& input) {
+    return input.messages->empty() ? input.canonical_size : input.messages->front().content_begin;
+  }
+
   // A control token that lies wholly in the template's own text.
   TokenId ControlAt(size_t at) {
     const auto& spans = text_.spans();
@@ -216,7 +224,7 @@ ChatTemplate::~ChatTemplate() = default;
 
 absl::StatusOr<EncodedPrompt> ChatTemplate::Encode(const ChatInput& input) const {
   KVRING_ASSIGN_OR_RETURN(const Text text, source_->Render(input));
-  return Encoder(tokenizer_, *cache_, text, input.canonical_size).Run();
+  return Encoder(tokenizer_, *cache_, text, input).Run();
 }
 
 }  // namespace kvring::replica

@@ -89,12 +89,11 @@ TEST(ChatTemplate, AppendedTurns_EqualTheWhole_TOK_09) {
 }
 
 // The promise of end_bytes: if two prompts share canonical bytes up to a token's need, they share the token. And it is tight:
-// a grown conversation shares every token of the earlier prompt, of which its own ends admit all but the generation prompt's
-// "ass", "istant", line end: there they are an answer's role.
+// a grown conversation shares every token of the earlier prompt, and both say the same of it.
 TEST(ChatTemplate, EndBytes_SharedBytesMeanSharedTokens) {
   KVRING_NEEDS_MODEL();
   Random random(8);
-  int beyond = 0;
+  int differ = 0;
   for (int round = 0; round < 300; ++round) {
     std::vector<std::pair<std::string, std::string>> turns;
     for (uint64_t n = 1 + random.Below(4); n > 0; --n) turns.emplace_back(turns.size() % 2 == 0 ? "user" : "assistant", RandomText(random) + "end");
@@ -110,10 +109,10 @@ TEST(ChatTemplate, EndBytes_SharedBytesMeanSharedTokens) {
     for (size_t i = 0; i < a.tokens.size(); ++i) {
       ASSERT_LE(a.end_bytes[i], shared);
       EXPECT_EQ(a.tokens[i], b.tokens[i]) << i;
-      beyond += b.end_bytes[i] > shared;
+      differ += b.end_bytes[i] != a.end_bytes[i];
     }
   }
-  EXPECT_EQ(beyond, 3 * 300);
+  EXPECT_EQ(differ, 0);
 }
 
 TEST(ChatTemplate, EndBytes_DivergenceCostsOnlyWhatFollows) {
