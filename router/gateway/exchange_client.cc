@@ -78,7 +78,8 @@ class ExchangeClient::Core {
   // Reactions of the stream.
   void OnMessage(v1::ExchangeResponse& message);
   void OnWritten(bool ok);
-  void OnStreamDone(Stream* stream, const grpc::Status& status);
+  void Forget();
+  void OnStreamDone(const grpc::Status& status);
 
   void SendCancel(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Accept(const v1::ReplicaInfo& info);
@@ -146,9 +147,14 @@ class ExchangeClient::Core::Stream final : public grpc::ClientBidiReactor<v1::Ex
     StartRead(&in_);
   }
   void OnWriteDone(bool ok) override { core_.OnWritten(ok); }
+  // The context goes before the core hears of the end: the core's must be the last reference to the channel, since gRPC 1.51
+  // joins its callback threads when the last channel ends, and would here join the one that it runs on.
   void OnDone(const grpc::Status& status) override {
-    core_.OnStreamDone(this, status);
+    Core& core = core_;
+    const grpc::Status last = status;
+    core.Forget();
     delete this;
+    core.OnStreamDone(last);
   }
 
   bool broken() const { return broken_; }
@@ -247,17 +253,23 @@ void ExchangeClient::Core::Deliver(v1::ExchangeResponse::Event& event) {
   sink->OnEvent(std::move(*event.mutable_response()));
 }
 
-void ExchangeClient::Core::OnStreamDone(Stream* stream, const grpc::Status& status) {
+// The stream is over; its object is about to go.
+void ExchangeClient::Core::Forget() {
+  absl::MutexLock lock(&mutex_);
+  stream_ = nullptr;
+  open_ = false;
+  ++timer_generation_;
+}
+
+void ExchangeClient::Core::OnStreamDone(const grpc::Status& status) {
   std::map<uint64_t, Call> broken;
   std::string why;
   {
     absl::MutexLock lock(&mutex_);
-    if (stream == stream_) stream_ = nullptr;
     why = !refusal_.empty() ? refusal_ : status.ok() ? "the replica ended the stream" : status.error_message();
     broken.swap(calls_);
     outgoing_.clear();
-    writing_ = open_ = false;
-    ++timer_generation_;
+    writing_ = false;
   }
   for (auto& [id, call] : broken) call.sink->OnBroken(why, call.any_delta);
   listener_.OnDown(why);
@@ -298,7 +310,7 @@ void ExchangeClient::Core::OnProbed(bool ok) {
     delete std::exchange(probe_, nullptr);
     tell = open_ && !stopping_;
     unanswered_ = ok ? 0 : unanswered_ + 1;
-    if (tell && unanswered_ >= options_.probes_until_cut) {
+    if (tell && unanswered_ >= options_.probes_until_cut) {  // open: there is a stream
       refusal_ = absl::StrCat(unanswered_, " probes in a row were not answered");
       stream_->Cancel();
     }
