@@ -30,7 +30,7 @@ struct GrpcRequest {
 /// Errors as over HTTP: bytes that are no JSON object, no input, no messages.
 std::optional<openai::ApiError> ReadGrpcRequest(const v1::GenerateRequest& message, GrpcRequest& request);
 
-/// The status of a call that failed so. The text is cut to 4 KiB (GRP-09): it travels in a header.
+/// The status of a call that failed so. The text is cut to 4 KiB as it travels, percent-encoded in a header (GRP-09).
 grpc::Status StatusOf(const openai::ApiError& error);
 
 }  // namespace kvring::router
