@@ -21,7 +21,9 @@ constexpr size_t kUsualDecisions = 50;
 constexpr size_t kMostDecisions = 10'000;
 constexpr std::string_view kWhy = "/admin/v1/why/";
 
-HttpResponse Answer(int status, const json::value& value) { return net::JsonResponse(status, json::serialize(value)); }
+HttpResponse Answer(int status, const json::value& value) {
+  return net::JsonResponse(status, json::serialize(value));
+}
 
 HttpResponse Fail(int status, std::string_view param, std::string message) {
   const openai::ApiError error{status, "invalid_request_error", "", std::string(param), std::move(message)};
@@ -39,7 +41,8 @@ absl::StatusOr<json::object> ParseObject(const std::string& body) {
 absl::StatusOr<std::string> BackendUrl(std::string_view text) {
   const auto url = net::ParseUrl(text);
   if (!url.ok()) return url.status();
-  if (url->scheme != "http" && url->scheme != "grpc") return absl::InvalidArgumentError("a backend is http://host:port or grpc://host:port");
+  if (url->scheme != "http" && url->scheme != "grpc")
+    return absl::InvalidArgumentError("a backend is http://host:port or grpc://host:port");
   return absl::StrCat(url->scheme, "://", url->address.ToString(), url->path);
 }
 
@@ -62,19 +65,22 @@ absl::Status ReadField(std::string_view key, const json::value& value, ReplicaSp
     return absl::OkStatus();
   }
   if (key == "kv_tokens") {
-    if (!value.is_int64() || value.get_int64() < 0) return absl::InvalidArgumentError("kv_tokens: a whole number, 0 or more");
+    if (!value.is_int64() || value.get_int64() < 0)
+      return absl::InvalidArgumentError("kv_tokens: a whole number, 0 or more");
     spec.kv_tokens = value.get_int64();
     spec.kv_source = spec.kv_tokens > 0 ? CapacitySource::kConfig : CapacitySource::kUnknown;
     return absl::OkStatus();
   }
   if (key == "weight") {
     const double weight = value.is_number() ? value.to_number<double>() : -1;
-    if (!(weight > 0 && weight <= 1000)) return absl::InvalidArgumentError("weight: a number above 0, at most 1000");
+    if (!(weight > 0 && weight <= 1000))
+      return absl::InvalidArgumentError("weight: a number above 0, at most 1000");
     spec.weight = weight;
     return absl::OkStatus();
   }
   if (key == "models") return ReadModels(value, spec.models);
-  return absl::InvalidArgumentError(absl::StrCat(absl::string_view(key.data(), key.size()), ": no such field"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(absl::string_view(key.data(), key.size()), ": no such field"));
 }
 
 }  // namespace
@@ -92,9 +98,11 @@ std::optional<HttpResponse> AdminApi::Handle(const HttpRequest& request) const {
 HttpResponse AdminApi::Route(const HttpRequest& request, std::string_view path) const {
   if (path == "/admin/v1/backends") return Backends(request);
   const bool drain = path == "/admin/v1/drain";
-  if (request.method != (drain ? "POST" : "GET")) return Fail(405, "", drain ? "This route takes POST." : "This route takes GET.");
+  if (request.method != (drain ? "POST" : "GET"))
+    return Fail(405, "", drain ? "This route takes POST." : "This route takes GET.");
   if (drain) return Drain(request);
-  if (path == "/dashboard") return {200, {{"Content-Type", "text/html; charset=utf-8"}}, std::string(DashboardPage())};
+  if (path == "/dashboard")
+    return {200, {{"Content-Type", "text/html; charset=utf-8"}}, std::string(DashboardPage())};
   if (path == "/admin/v1/replicas") return Replicas();
   if (path == "/admin/v1/decisions") return Decisions(request);
   if (path == "/admin/v1/policy") return Policy();
@@ -198,7 +206,10 @@ std::optional<std::string> AdminApi::WhyJson(std::string_view id) const {
 
 HttpResponse AdminApi::Why(std::string_view id) const {
   auto record = WhyJson(id);
-  if (!record) return Fail(404, "", absl::StrCat("No request ", absl::string_view(id.data(), std::min<size_t>(id.size(), 128)), " is known (any more)."));
+  if (!record)
+    return Fail(404, "",
+                absl::StrCat("No request ", absl::string_view(id.data(), std::min<size_t>(id.size(), 128)),
+                             " is known (any more)."));
   return net::JsonResponse(200, *std::move(record));
 }
 
@@ -223,10 +234,13 @@ HttpResponse AdminApi::Health() const {
       ++members;
       up += view.state == ReplicaState::kUp ? 1 : 0;
       if (view.state == ReplicaState::kUp && view.kv_source == CapacitySource::kUnknown) {
-        warnings.push_back(absl::StrCat(view.name, ": KV cache capacity unknown; cache predictions assume nothing is evicted"));
+        warnings.push_back(absl::StrCat(
+            view.name, ": KV cache capacity unknown; cache predictions assume nothing is evicted"));
       }
       if (view.state == ReplicaState::kUp || view.state == ReplicaState::kDraining) continue;
-      warnings.push_back(absl::StrCat(view.name, ": ", absl::string_view(ReplicaStateName(view.state).data(), ReplicaStateName(view.state).size())));
+      warnings.push_back(absl::StrCat(
+          view.name, ": ",
+          absl::string_view(ReplicaStateName(view.state).data(), ReplicaStateName(view.state).size())));
     }
   });
   if (members == 0) warnings.emplace_back("no backends: every request is refused");
@@ -242,7 +256,8 @@ HttpResponse AdminApi::Drain(const HttpRequest& request) const {
   const auto fields = ParseObject(request.body);
   if (!fields.ok()) return Fail(400, "", std::string(fields.status().message()));
   const json::value* replica = fields->if_contains("replica");
-  if (replica == nullptr || !replica->is_string()) return Fail(400, "replica", "replica: a replica's id or URL");
+  if (replica == nullptr || !replica->is_string())
+    return Fail(400, "replica", "replica: a replica's id or URL");
   const json::value* undrain = fields->if_contains("undrain");
   if (undrain != nullptr && !undrain->is_bool()) return Fail(400, "undrain", "undrain: true or false");
   const bool draining = undrain == nullptr || !undrain->get_bool();
@@ -254,7 +269,8 @@ HttpResponse AdminApi::Drain(const HttpRequest& request) const {
     router.SetDraining(view->id, draining, Now());
     if (const auto changed = router.FindReplica(name)) answer = BackendJson(*changed);
   });
-  return answer ? Answer(200, *answer) : Fail(404, "replica", absl::StrCat(name.substr(0, 128), " is no replica."));
+  return answer ? Answer(200, *answer)
+                : Fail(404, "replica", absl::StrCat(name.substr(0, 128), " is no replica."));
 }
 
 HttpResponse AdminApi::Stats() const {

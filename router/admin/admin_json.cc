@@ -13,24 +13,32 @@ json::string_view View(std::string_view text) { return {text.data(), text.size()
 
 json::array Strings(const std::vector<std::string>& texts) { return json::array(texts.begin(), texts.end()); }
 
-double Ratio(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole); }
+double Ratio(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
 
 // Hex: 64 bits do not fit a JavaScript number.
 std::string EpochText(Epoch epoch) { return absl::StrCat(absl::Hex(epoch.value, absl::kZeroPad16)); }
 
 std::string_view SourceName(SessionSource source) {
   switch (source) {
-    case SessionSource::kHeader: return "header";
-    case SessionSource::kGrpcField: return "grpc_field";
-    case SessionSource::kPromptCacheKey: return "prompt_cache_key";
-    case SessionSource::kUser: return "user";
-    case SessionSource::kNone: break;
+    case SessionSource::kHeader:
+      return "header";
+    case SessionSource::kGrpcField:
+      return "grpc_field";
+    case SessionSource::kPromptCacheKey:
+      return "prompt_cache_key";
+    case SessionSource::kUser:
+      return "user";
+    case SessionSource::kNone:
+      break;
   }
   return "none";
 }
 
 json::object CandidateJson(const Candidate& candidate, std::span<const ReplicaView> views) {
-  const auto view = std::find_if(views.begin(), views.end(), [&](const ReplicaView& v) { return v.id == candidate.replica; });
+  const auto view = std::find_if(views.begin(), views.end(),
+                                 [&](const ReplicaView& v) { return v.id == candidate.replica; });
   json::object out;
   out["replica"] = view != views.end() ? view->name : absl::StrCat("#", candidate.replica.value);
   out["matched_tokens"] = candidate.matched_tokens;
@@ -53,11 +61,16 @@ json::object CountsJson(const std::vector<uint64_t>& counts, Name name) {
 
 std::string_view CapacitySourceName(CapacitySource source) {
   switch (source) {
-    case CapacitySource::kConfig: return "config";
-    case CapacitySource::kRegistered: return "registered";
-    case CapacitySource::kMetrics: return "metrics";
-    case CapacitySource::kLearnt: return "learnt";
-    case CapacitySource::kUnknown: break;
+    case CapacitySource::kConfig:
+      return "config";
+    case CapacitySource::kRegistered:
+      return "registered";
+    case CapacitySource::kMetrics:
+      return "metrics";
+    case CapacitySource::kLearnt:
+      return "learnt";
+    case CapacitySource::kUnknown:
+      break;
   }
   return "unknown";
 }
@@ -118,7 +131,8 @@ json::object ToJson(const DecisionRecord& record, std::span<const ReplicaView> v
   out["ttft_ms"] = ToMillis(record.ttft);
   out["total_ms"] = ToMillis(record.total);
   json::array& candidates = out["candidates"].emplace_array();
-  for (const Candidate& candidate : decision.candidates) candidates.push_back(CandidateJson(candidate, views));
+  for (const Candidate& candidate : decision.candidates)
+    candidates.push_back(CandidateJson(candidate, views));
   return out;
 }
 
@@ -130,7 +144,8 @@ json::object ToJson(const Totals& totals) {
   out["predicted_cached_tokens"] = totals.predicted_cached_tokens;
   out["completion_tokens"] = totals.completion_tokens;
   out["hit_rate"] = Ratio(totals.cached_tokens, totals.prompt_tokens);
-  out["outcomes"] = CountsJson(totals.outcomes, [](size_t i) { return OutcomeName(static_cast<OutcomeClass>(i)); });
+  out["outcomes"] =
+      CountsJson(totals.outcomes, [](size_t i) { return OutcomeName(static_cast<OutcomeClass>(i)); });
   out["reasons"] = CountsJson(totals.reasons, [](size_t i) { return ReasonName(static_cast<Reason>(i)); });
   return out;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <boost/json.hpp>
-
 #include <span>
 
 #include "router/router.h"

@@ -20,7 +20,8 @@ bool LeaseTable::Deregister(const std::string& address, Epoch epoch) {
   return true;
 }
 
-std::vector<std::string> LeaseTable::TakeExpired(Instant now, const std::function<bool(const std::string&)>& failing) {
+std::vector<std::string> LeaseTable::TakeExpired(Instant now,
+                                                 const std::function<bool(const std::string&)>& failing) {
   std::vector<std::string> expired;
   for (auto it = members_.begin(); it != members_.end();) {
     if (it->second.until > now || !failing(it->first)) {

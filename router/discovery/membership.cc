@@ -16,7 +16,8 @@ absl::StatusOr<std::string> NormalBackendUrl(std::string_view text) {
   auto url = net::ParseUrl(text);
   if (!url.ok()) return url.status();
   if (url->scheme != "http" && url->scheme != "grpc") {
-    return absl::InvalidArgumentError(absl::StrCat("\"", url->scheme, "\": a backend is http://host:port or grpc://host:port"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", url->scheme, "\": a backend is http://host:port or grpc://host:port"));
   }
   return absl::StrCat(url->scheme, "://", url->address.ToString(), url->path);
 }
@@ -36,7 +37,8 @@ absl::Status Membership::AddStatic(const std::vector<ReplicaSpec>& backends) {
   std::vector<ReplicaSpec> normal = backends;
   for (size_t i = 0; i < normal.size(); ++i) {
     auto url = NormalBackendUrl(normal[i].url);
-    if (!url.ok()) return absl::InvalidArgumentError(absl::StrCat("backends[", i, "].url: ", url.status().message()));
+    if (!url.ok())
+      return absl::InvalidArgumentError(absl::StrCat("backends[", i, "].url: ", url.status().message()));
     normal[i].url = *std::move(url);
   }
   const Instant now = Now();
@@ -46,7 +48,8 @@ absl::Status Membership::AddStatic(const std::vector<ReplicaSpec>& backends) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint32_t> Membership::Register(const std::string& address, Epoch epoch, std::vector<std::string> models) {
+absl::StatusOr<uint32_t> Membership::Register(const std::string& address, Epoch epoch,
+                                              std::vector<std::string> models) {
   const auto parsed = net::ParseAddress(address);
   if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat("address: ", parsed.status().message()));
   if (parsed->port == 0) return absl::InvalidArgumentError("address: port 0 cannot be reached");
@@ -55,16 +58,19 @@ absl::StatusOr<uint32_t> Membership::Register(const std::string& address, Epoch 
   const Instant now = Now();
   absl::MutexLock lock(&mutex_);
   const LeaseTable::Change change = leases_.Register(place, epoch, now);
-  const auto lease_ms = static_cast<uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(leases_.lease()).count());
+  const auto lease_ms =
+      static_cast<uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(leases_.lease()).count());
   if (change == LeaseTable::Change::kRenewed || change == LeaseTable::Change::kStale) return lease_ms;
   access_([&](Router& router) {
     const auto known = router.FindReplica(UrlOf(place));
     const ReplicaId id = router.AddReplica({.url = UrlOf(place), .models = models}, now);
-    // A new life: what was believed of the old one's cache goes. Its size and load come over Inference.Exchange, which may have
-    // told of this life already.
+    // A new life: what was believed of the old one's cache goes. Its size and load come over
+    // Inference.Exchange, which may have told of this life already.
     if (known && known->epoch != epoch) router.OnReplicaFacts(id, {.epoch = epoch, .models = models}, now);
   });
-  Log(LogLevel::kInfo, "discovery", change == LeaseTable::Change::kAdded ? "replica registered" : "replica restarted", {{"address", place}});
+  Log(LogLevel::kInfo, "discovery",
+      change == LeaseTable::Change::kAdded ? "replica registered" : "replica restarted",
+      {{"address", place}});
   return lease_ms;
 }
 
@@ -86,7 +92,8 @@ void Membership::ExpireLeases() {
     });
     return failing;
   };
-  for (const std::string& address : leases_.TakeExpired(now, failing)) Remove(address, "lease ended and probes fail");
+  for (const std::string& address : leases_.TakeExpired(now, failing))
+    Remove(address, "lease ended and probes fail");
 }
 
 void Membership::Remove(const std::string& address, std::string_view why) {

@@ -1,5 +1,6 @@
-// Membership: who belongs to the fleet: backends of the configuration, which stay until they are removed by hand, and replicas
-// that register themselves under a lease (lease_table.h). Thread-safe; a thread of its own ends expired leases.
+// Membership: who belongs to the fleet: backends of the configuration, which stay until they are removed by
+// hand, and replicas that register themselves under a lease (lease_table.h). Thread-safe; a thread of its own
+// ends expired leases.
 #pragma once
 
 #include <functional>
@@ -43,8 +44,8 @@ class Membership final : private net::Ticked {
   net::EventLoop loop_;
 };
 
-/// The one spelling of a backend's URL: scheme://host:port[/path]; http and grpc only. Two spellings of one place are one
-/// member.
+/// The one spelling of a backend's URL: scheme://host:port[/path]; http and grpc only. Two spellings of one
+/// place are one member.
 absl::StatusOr<std::string> NormalBackendUrl(std::string_view url);
 
 }  // namespace kvring::router

@@ -12,29 +12,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/block_hash.h"
 #include "common/runtime/log.h"
 #include "kvring/v1/inference.grpc.pb.h"
+#include "router/gateway/exchange_channel.h"
 
 namespace kvring::router {
 namespace {
-
-gpr_timespec FromNow(Duration wait) {
-  return gpr_time_from_millis(std::chrono::duration_cast<std::chrono::milliseconds>(wait).count(), GPR_TIMESPAN);
-}
-
-std::shared_ptr<grpc::Channel> MakeChannel(const ExchangeOptions& options) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
-  arguments.SetMaxSendMessageSize(static_cast<int>(options.max_message_bytes));
-  const auto millis = [](Duration d) { return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(d).count()); };
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, millis(options.first_retry));
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, millis(options.last_retry));
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, millis(options.connect_timeout));
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // one TCP connection per client, closed with it
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
-}
 
 bool IsLast(const v1::GenerateResponse& event) { return event.has_usage() || event.has_error(); }
 
@@ -44,14 +27,18 @@ bool IsLast(const v1::GenerateResponse& event) { return event.has_usage() || eve
 class ExchangeClient::Core {
  public:
   Core(ExchangeOptions options, ExchangeListener& listener)
-      : options_(std::move(options)), listener_(listener), channel_(MakeChannel(options_)),
-        stub_(v1::Inference::NewStub(channel_)), wait_(options_.first_retry) {
+      : options_(std::move(options)),
+        listener_(listener),
+        channel_(MakeExchangeChannel(options_)),
+        stub_(v1::Inference::NewStub(channel_)),
+        wait_(options_.first_retry) {
     absl::MutexLock lock(&mutex_);
     Dial();
   }
   ~Core();
 
-  absl::StatusOr<uint64_t> Start(v1::GenerateRequest request, uint32_t timeout_ms, std::shared_ptr<ExchangeSink> sink);
+  absl::StatusOr<uint64_t> Start(v1::GenerateRequest request, uint32_t timeout_ms,
+                                 std::shared_ptr<ExchangeSink> sink);
   void Cancel(uint64_t id);
   void BreakWaiting(std::string_view what);
   bool connected() const {
@@ -103,7 +90,7 @@ class ExchangeClient::Core {
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // deletes itself when gRPC is done with it
   bool open_ ABSL_GUARDED_BY(mutex_) = false;         // its first message has come and was accepted
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string refusal_ ABSL_GUARDED_BY(mutex_);       // why we dropped the replica
+  std::string refusal_ ABSL_GUARDED_BY(mutex_);                       // why we dropped the replica
   std::deque<v1::ExchangeRequest> outgoing_ ABSL_GUARDED_BY(mutex_);  // bounded by the requests that run
   std::map<uint64_t, Call> calls_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
@@ -112,11 +99,12 @@ class ExchangeClient::Core {
   std::unique_ptr<grpc::Alarm> timer_ ABSL_GUARDED_BY(mutex_);  // of the dial, or until the next one
   std::unique_ptr<grpc::Alarm> probe_timer_ ABSL_GUARDED_BY(mutex_);
   Probe* probe_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  bool probing_ ABSL_GUARDED_BY(mutex_) = false;      // a probe or its timer is under way
+  bool probing_ ABSL_GUARDED_BY(mutex_) = false;  // a probe or its timer is under way
   int unanswered_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-class ExchangeClient::Core::Stream final : public grpc::ClientBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse> {
+class ExchangeClient::Core::Stream final
+    : public grpc::ClientBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse> {
  public:
   explicit Stream(Core& core) : core_(core) {}
 
@@ -147,8 +135,9 @@ class ExchangeClient::Core::Stream final : public grpc::ClientBidiReactor<v1::Ex
     StartRead(&in_);
   }
   void OnWriteDone(bool ok) override { core_.OnWritten(ok); }
-  // The context goes before the core hears of the end: the core's must be the last reference to the channel, since gRPC 1.51
-  // joins its callback threads when the last channel ends, and would here join the one that it runs on.
+  // The context goes before the core hears of the end: the core's must be the last reference to the channel,
+  // since gRPC 1.51 joins its callback threads when the last channel ends, and would here join the one that
+  // it runs on.
   void OnDone(const grpc::Status& status) override {
     Core& core = core_;
     const grpc::Status last = status;
@@ -178,7 +167,8 @@ ExchangeClient::Core::~Core() {
     if (probe_ != nullptr) probe_->context.TryCancel();
   }
   absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(+[](int* busy) { return *busy == 0; }, &busy_));
+  mutex_.Await(absl::Condition(
+      +[](int* busy) { return *busy == 0; }, &busy_));
 }
 
 // ---- connection ----
@@ -213,8 +203,7 @@ void ExchangeClient::Core::OnTimer(uint64_t generation) {
 bool ExchangeClient::Core::Accept(const v1::ReplicaInfo& info) {
   absl::MutexLock lock(&mutex_);
   if (info.hash_probe() != OwnHashProbe()) {
-    refusal_ = absl::StrCat("hash probe ", absl::Hex(info.hash_probe(), absl::kZeroPad16), " is not ours, ",
-                            absl::Hex(OwnHashProbe(), absl::kZeroPad16), ": the two sides hash prompts differently");
+    refusal_ = ProbeMismatch(info.hash_probe());
     Log(LogLevel::kError, "router", "replica refused", {{"address", options_.address}, {"reason", refusal_}});
     wait_ = options_.last_retry;
     stream_->Cancel();
@@ -266,7 +255,9 @@ void ExchangeClient::Core::OnStreamDone(const grpc::Status& status) {
   std::string why;
   {
     absl::MutexLock lock(&mutex_);
-    why = !refusal_.empty() ? refusal_ : status.ok() ? "the replica ended the stream" : status.error_message();
+    why = !refusal_.empty() ? refusal_
+          : status.ok()     ? "the replica ended the stream"
+                            : status.error_message();
     broken.swap(calls_);
     outgoing_.clear();
     writing_ = false;
@@ -334,7 +325,8 @@ absl::StatusOr<uint64_t> ExchangeClient::Core::Start(v1::GenerateRequest request
   start.set_id(next_id_);
   const size_t size = message.ByteSizeLong();
   if (size > options_.max_message_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("The request takes ", size, " bytes; a message to a replica may take ",
+    return absl::ResourceExhaustedError(absl::StrCat("The request takes ", size,
+                                                     " bytes; a message to a replica may take ",
                                                      options_.max_message_bytes, "."));
   }
   if (stream_ == nullptr || stream_->broken() || stopping_) {
@@ -370,8 +362,9 @@ void ExchangeClient::Core::BreakWaiting(std::string_view what) {
 }
 
 void ExchangeClient::Core::SendCancel(uint64_t id) {
-  const auto unsent = std::find_if(outgoing_.begin(), outgoing_.end(),
-                                   [id](const v1::ExchangeRequest& message) { return message.start().id() == id; });
+  const auto unsent =
+      std::find_if(outgoing_.begin(), outgoing_.end(),
+                   [id](const v1::ExchangeRequest& message) { return message.start().id() == id; });
   if (unsent != outgoing_.end()) {
     outgoing_.erase(unsent);
     return;
@@ -399,17 +392,13 @@ ExchangeClient::ExchangeClient(ExchangeOptions options, ExchangeListener& listen
     : core_(std::make_unique<Core>(std::move(options), listener)) {}
 ExchangeClient::~ExchangeClient() = default;
 
-absl::StatusOr<uint64_t> ExchangeClient::Start(v1::GenerateRequest request, uint32_t timeout_ms, std::shared_ptr<ExchangeSink> sink) {
+absl::StatusOr<uint64_t> ExchangeClient::Start(v1::GenerateRequest request, uint32_t timeout_ms,
+                                               std::shared_ptr<ExchangeSink> sink) {
   return core_->Start(std::move(request), timeout_ms, std::move(sink));
 }
 void ExchangeClient::Cancel(uint64_t id) { core_->Cancel(id); }
 void ExchangeClient::BreakWaiting(std::string_view what) { core_->BreakWaiting(what); }
 bool ExchangeClient::connected() const { return core_->connected(); }
 size_t ExchangeClient::in_flight() const { return core_->in_flight(); }
-
-uint64_t OwnHashProbe() {
-  const BlockHash root = ChainRoot({.model = "probe", .adapter = "a", .salt = "s"});
-  return ChainNext(ChainNext(root, std::string_view("kvring")), std::string_view("probe")).value;
-}
 
 }  // namespace kvring::router

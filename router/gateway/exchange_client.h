@@ -1,11 +1,12 @@
-// ExchangeClient: the router's end of Inference.Exchange: one long stream to one replica that carries all requests. It dials
-// in the background from its construction on, with back-off, and probes the open connection, so a replica that comes back
-// is found without any request (GRP-04). A request that starts while the dial is under way waits for it (GRP-05).
+// ExchangeClient: the router's end of Inference.Exchange: one long stream to one replica that carries all
+// requests. It dials in the background from its construction on, with back-off, and probes the open
+// connection, so a replica that comes back is found without any request (GRP-04). A request that starts while
+// the dial is under way waits for it (GRP-05).
 //
-// Thread-safe. Listener and sinks are called on gRPC's threads with no lock held; they must not block. Calls to the listener
-// never overlap (OnProbe may); the events of one request come in order. After a sink's last event, OnBroken, or Cancel has
-// returned, an event that was under way may still arrive; nothing after that. The destructor waits for calls that are
-// under way: never destroy the client inside one of them.
+// Thread-safe. Listener and sinks are called on gRPC's threads with no lock held; they must not block. Calls
+// to the listener never overlap (OnProbe may); the events of one request come in order. After a sink's last
+// event, OnBroken, or Cancel has returned, an event that was under way may still arrive; nothing after that.
+// The destructor waits for calls that are under way: never destroy the client inside one of them.
 #pragma once
 
 #include <cstdint>
@@ -39,19 +40,20 @@ class ExchangeSink {
   virtual ~ExchangeSink() = default;
   /// Ends with an event that holds `usage` or `error`.
   virtual void OnEvent(v1::GenerateResponse event) = 0;
-  /// The connection broke before the last event, or the request was given up by BreakWaiting. `any_delta`: a delta had come.
+  /// The connection broke before the last event, or the request was given up by BreakWaiting. `any_delta`: a
+  /// delta had come.
   virtual void OnBroken(std::string_view what, bool any_delta) = 0;
 };
 
 struct ExchangeOptions {
-  std::string address;                               // host:port
-  size_t max_message_bytes = size_t{64} << 20;       // of one request, or of one message from the replica
+  std::string address;                          // host:port
+  size_t max_message_bytes = size_t{64} << 20;  // of one request, or of one message from the replica
   Duration connect_timeout = std::chrono::seconds(2);
   Duration first_retry = std::chrono::milliseconds(100);  // doubles up to last_retry
   Duration last_retry = std::chrono::seconds(2);
   Duration probe_interval = std::chrono::seconds(1);
   Duration probe_timeout = std::chrono::seconds(1);
-  int probes_until_cut = 10;                         // unanswered in a row: the connection is dropped and dialled anew
+  int probes_until_cut = 10;  // unanswered in a row: the connection is dropped and dialled anew
 };
 
 class ExchangeClient {
@@ -61,13 +63,15 @@ class ExchangeClient {
   /// Running requests hear OnBroken.
   ~ExchangeClient();
 
-  /// Sends the request; the sink may hear of it before this returns. The id is for Cancel. Errors, of which the sink hears
-  /// nothing: Unavailable (not connected), ResourceExhausted (larger than a message may be: size and limit are named).
-  /// `timeout_ms`: what is left of the client's time; 0: no limit.
-  absl::StatusOr<uint64_t> Start(v1::GenerateRequest request, uint32_t timeout_ms, std::shared_ptr<ExchangeSink> sink);
+  /// Sends the request; the sink may hear of it before this returns. The id is for Cancel. Errors, of which
+  /// the sink hears nothing: Unavailable (not connected), ResourceExhausted (larger than a message may be:
+  /// size and limit are named). `timeout_ms`: what is left of the client's time; 0: no limit.
+  absl::StatusOr<uint64_t> Start(v1::GenerateRequest request, uint32_t timeout_ms,
+                                 std::shared_ptr<ExchangeSink> sink);
   /// The replica frees the request's blocks. Unknown and ended ids are nothing.
   void Cancel(uint64_t id);
-  /// Gives up the requests that had no delta yet (OnBroken): the replica is frozen, and they can still go elsewhere.
+  /// Gives up the requests that had no delta yet (OnBroken): the replica is frozen, and they can still go
+  /// elsewhere.
   void BreakWaiting(std::string_view what);
 
   bool connected() const;
@@ -78,7 +82,8 @@ class ExchangeClient {
   std::unique_ptr<Core> core_;
 };
 
-/// The chain hash of a fixed prompt as this program computes it: what a replica's `hash_probe` must equal (PFX-10).
+/// The chain hash of a fixed prompt as this program computes it: what a replica's `hash_probe` must equal
+/// (PFX-10).
 uint64_t OwnHashProbe();
 
 }  // namespace kvring::router

@@ -15,9 +15,11 @@ struct Shape {
   bool logprobs = false;
 };
 
-// Only bodies that speak of either are read as a whole; one that does not hold up gets its error from the replica.
+// Only bodies that speak of either are read as a whole; one that does not hold up gets its error from the
+// replica.
 Shape ShapeOf(openai::Route route, std::string_view body) {
-  if (body.find("include_usage") == std::string_view::npos && body.find("logprobs") == std::string_view::npos) return {};
+  if (body.find("include_usage") == std::string_view::npos && body.find("logprobs") == std::string_view::npos)
+    return {};
   std::string copy(body);
   openai::GenerationRequest request;
   if (openai::ReadGenerationRequest(route, copy, request)) return {};
@@ -27,7 +29,8 @@ Shape ShapeOf(openai::Route route, std::string_view body) {
 std::vector<openai::TokenLogprob> LogprobsOf(const v1::Delta& delta) {
   std::vector<openai::TokenLogprob> out;
   for (const v1::TokenLogprob& token : delta.logprobs()) {
-    openai::TokenLogprob& logprob = out.emplace_back(openai::TokenLogprob{token.token(), token.logprob(), {}});
+    openai::TokenLogprob& logprob =
+        out.emplace_back(openai::TokenLogprob{token.token(), token.logprob(), {}});
     for (const v1::TopLogprob& top : token.top()) logprob.top.push_back({top.token(), top.logprob()});
   }
   return out;
@@ -38,15 +41,17 @@ std::vector<openai::TokenLogprob> LogprobsOf(const v1::Delta& delta) {
 AdmittedReport ReportOf(const v1::Admitted& admitted) {
   return {.prompt_tokens = admitted.prompt_tokens(),
           .cached_tokens = admitted.cached_tokens(),
-          .block_end_bytes = {admitted.block_end_bytes().data(), static_cast<size_t>(admitted.block_end_bytes_size())}};
+          .block_end_bytes = {admitted.block_end_bytes().data(),
+                              static_cast<size_t>(admitted.block_end_bytes_size())}};
 }
 
 UsageReport ReportOf(const v1::Usage& usage, std::string_view generated) {
-  return {.prompt_tokens = usage.prompt_tokens(),
-          .completion_tokens = usage.completion_tokens(),
-          .cached_tokens = usage.cached_tokens(),
-          .block_end_bytes = {usage.block_end_bytes().data(), static_cast<size_t>(usage.block_end_bytes_size())},
-          .generated_bytes = generated};
+  return {
+      .prompt_tokens = usage.prompt_tokens(),
+      .completion_tokens = usage.completion_tokens(),
+      .cached_tokens = usage.cached_tokens(),
+      .block_end_bytes = {usage.block_end_bytes().data(), static_cast<size_t>(usage.block_end_bytes_size())},
+      .generated_bytes = generated};
 }
 
 openai::ApiError ErrorOf(const v1::Error& error) {
@@ -54,14 +59,24 @@ openai::ApiError ErrorOf(const v1::Error& error) {
   return {status, error.type(), error.code(), error.param(), error.message()};
 }
 
-std::string AnswerPrefix(bool chat) { return chat ? absl::StrCat("assistant", std::string(1, CanonicalPrompt::kEndOfRole)) : ""; }
+OutcomeClass OutcomeOfError(int http_status) {
+  if (http_status == 429 || http_status == 503) return OutcomeClass::kBackpressure;
+  if (http_status >= 500 && http_status != 501) return OutcomeClass::kReplicaError;
+  return OutcomeClass::kClientError;
+}
 
-GrpcAnswer::GrpcAnswer(GenerationRoute route, const openai::RequestHead& head, std::string_view body, const std::string& replica_model)
+std::string AnswerPrefix(bool chat) {
+  return chat ? absl::StrCat("assistant", std::string(1, CanonicalPrompt::kEndOfRole)) : "";
+}
+
+GrpcAnswer::GrpcAnswer(GenerationRoute route, const openai::RequestHead& head, std::string_view body,
+                       const std::string& replica_model)
     : generated_(AnswerPrefix(route == GenerationRoute::kChat)) {
   const bool chat = route == GenerationRoute::kChat;
   const openai::Route openai_route = chat ? openai::Route::kChat : openai::Route::kCompletions;
-  openai::AnswerIdentity identity{openai_route, absl::StrCat(chat ? "chatcmpl-" : "cmpl-", absl::Hex(RandomSeed(), absl::kZeroPad16)),
-                                  UnixSeconds(), head.model.empty() ? replica_model : head.model};
+  openai::AnswerIdentity identity{
+      openai_route, absl::StrCat(chat ? "chatcmpl-" : "cmpl-", absl::Hex(RandomSeed(), absl::kZeroPad16)),
+      UnixSeconds(), head.model.empty() ? replica_model : head.model};
   const Shape shape = ShapeOf(openai_route, body);
   if (head.stream) {
     stream_.emplace(std::move(identity), shape.include_usage, shape.logprobs);
@@ -128,7 +143,8 @@ void GrpcAnswer::TakeUsage(const v1::Usage& usage, AnswerSink& sink, const bool&
 void GrpcAnswer::TakeError(const v1::Error& message, AnswerSink& sink, const bool& ended) {
   const openai::ApiError error = ErrorOf(message);
   if (!head_told_) {
-    Whole(error.http_status, error.http_status == 429 || error.http_status == 503, error.ToJson(), sink, ended);
+    Whole(error.http_status, error.http_status == 429 || error.http_status == 503, error.ToJson(), sink,
+          ended);
   } else {
     buffer_.clear();
     openai::StreamWriter::Error(buffer_, error);
@@ -138,12 +154,16 @@ void GrpcAnswer::TakeError(const v1::Error& message, AnswerSink& sink, const boo
   if (!ended) sink.OnEnd(std::nullopt);
 }
 
-void GrpcAnswer::Whole(int status, bool retry_later, std::string_view body, AnswerSink& sink, const bool& ended) {
+void GrpcAnswer::Whole(int status, bool retry_later, std::string_view body, AnswerSink& sink,
+                       const bool& ended) {
   const std::string length = absl::StrCat(body.size());
   std::vector<net::HeaderField> fields = {{"Content-Type", "application/json"}, {"Content-Length", length}};
   if (retry_later) fields.push_back({"Retry-After", "1"});
   head_told_ = true;
-  sink.OnHead({.status = status, .reason = net::ReasonPhrase(status), .fields = fields, .framing = AnswerFraming::kLength});
+  sink.OnHead({.status = status,
+               .reason = net::ReasonPhrase(status),
+               .fields = fields,
+               .framing = AnswerFraming::kLength});
   if (ended) return;
   const std::string_view data[] = {body};
   sink.OnBody({.wire = body, .data = data});

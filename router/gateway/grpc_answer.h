@@ -1,4 +1,5 @@
-// GrpcAnswer: one attempt's events from a replica behind gRPC as an HTTP answer, told to an AnswerSink. Not thread-safe.
+// GrpcAnswer: one attempt's events from a replica behind gRPC as an HTTP answer, told to an AnswerSink. Not
+// thread-safe.
 #pragma once
 
 #include <optional>
@@ -13,10 +14,13 @@ namespace kvring::router {
 
 class GrpcAnswer {
  public:
-  /// `body` is read where the head does not tell what the answer's shape depends on (usage chunk, log probabilities).
-  GrpcAnswer(GenerationRoute route, const openai::RequestHead& head, std::string_view body, const std::string& replica_model);
+  /// `body` is read where the head does not tell what the answer's shape depends on (usage chunk, log
+  /// probabilities).
+  GrpcAnswer(GenerationRoute route, const openai::RequestHead& head, std::string_view body,
+             const std::string& replica_model);
 
-  /// Tells the sink. True: that was the last event. `ended` may be set by the sink's calls (Cancel): nothing is told after.
+  /// Tells the sink. True: that was the last event. `ended` may be set by the sink's calls (Cancel): nothing
+  /// is told after.
   bool Take(const v1::GenerateResponse& event, AnswerSink& sink, const bool& ended);
 
  private:
@@ -37,6 +41,8 @@ class GrpcAnswer {
 AdmittedReport ReportOf(const v1::Admitted& admitted);
 UsageReport ReportOf(const v1::Usage& usage, std::string_view generated);
 openai::ApiError ErrorOf(const v1::Error& error);
+/// Whose an error is: 429 and 503 mean busy, other 5xx that the replica failed, the rest is the request's.
+OutcomeClass OutcomeOfError(int http_status);
 /// Canonical bytes between a prompt and its answer's text.
 std::string AnswerPrefix(bool chat);
 

@@ -43,7 +43,11 @@ CacheEventKind KindOf(v1::CacheEvent::Kind kind) {
 // ---- GrpcReplica ----
 
 GrpcReplica::GrpcReplica(RouterGuard& guard, ReplicaId id, std::string name, ExchangeOptions options)
-    : guard_(guard), id_(id), name_(std::move(name)), address_(options.address), client_(std::move(options), *this) {}
+    : guard_(guard),
+      id_(id),
+      name_(std::move(name)),
+      address_(options.address),
+      client_(std::move(options), *this) {}
 
 std::string GrpcReplica::model() const {
   absl::MutexLock lock(&mutex_);
@@ -63,7 +67,9 @@ void GrpcReplica::OnInfo(const v1::ReplicaInfo& info) {
     was_up = std::exchange(up_, true);
   }
   guard_.With([&](Router& router) { router.OnReplicaFacts(id_, FactsOf(info), Now()); });
-  if (!was_up) Log(LogLevel::kInfo, "gateway", "replica connected", {{"replica", name_}, {"address", address_}, {"version", info.version()}});
+  if (!was_up)
+    Log(LogLevel::kInfo, "gateway", "replica connected",
+        {{"replica", name_}, {"address", address_}, {"version", info.version()}});
 }
 
 void GrpcReplica::OnLoad(const v1::LoadReport& load) {
@@ -76,7 +82,8 @@ void GrpcReplica::OnCacheEvents(const v1::CacheEvents& message) {
   for (const v1::CacheEvent& event : message.events()) {
     events.push_back({KindOf(event.kind()), {event.block_hash()}, {event.parent_hash()}});
   }
-  const CacheEventBatch batch{.epoch = {message.epoch()}, .first_sequence = message.first_sequence(), .events = events};
+  const CacheEventBatch batch{
+      .epoch = {message.epoch()}, .first_sequence = message.first_sequence(), .events = events};
   guard_.With([&](Router& router) { router.OnCacheEvents(id_, batch, Now()); });
 }
 
@@ -87,10 +94,13 @@ void GrpcReplica::OnDown(std::string_view why) {
     absl::MutexLock lock(&mutex_);
     was_up = std::exchange(up_, false);
   }
-  if (was_up) Log(LogLevel::kWarn, "gateway", "replica connection lost", {{"replica", name_}, {"address", address_}, {"why", why}});
+  if (was_up)
+    Log(LogLevel::kWarn, "gateway", "replica connection lost",
+        {{"replica", name_}, {"address", address_}, {"why", why}});
 }
 
-// A frozen process keeps its connection; what has not begun there goes elsewhere once the core takes it for down.
+// A frozen process keeps its connection; what has not begun there goes elsewhere once the core takes it for
+// down.
 void GrpcReplica::OnProbe(bool ok) {
   if (TellProbe(ok) && !ok) client_.BreakWaiting("probes of the replica fail");
 }
@@ -131,7 +141,8 @@ class GrpcFleet::Follower final : private net::Ticked {
   Instant next_{};
 };
 
-GrpcFleet::GrpcFleet(RouterGuard& guard, ExchangeOptions options) : guard_(guard), options_(std::move(options)) {
+GrpcFleet::GrpcFleet(RouterGuard& guard, ExchangeOptions options)
+    : guard_(guard), options_(std::move(options)) {
   Refresh();
   follower_ = std::make_unique<Follower>(*this);
 }

@@ -1,6 +1,7 @@
-// GrpcFleet: the connections to all members with a grpc:// URL, kept in step with the core. Each connection tells the core
-// the replica's facts, load, cache events and life (a lost or refused connection and an unanswered probe are failed
-// probes). Makes the gRPC upstream of each gateway loop. Thread-safe; destroyed after all that sends requests through it.
+// GrpcFleet: the connections to all members with a grpc:// URL, kept in step with the core. Each connection
+// tells the core the replica's facts, load, cache events and life (a lost or refused connection and an
+// unanswered probe are failed probes). Makes the gRPC upstream of each gateway loop. Thread-safe; destroyed
+// after all that sends requests through it.
 #pragma once
 
 #include <map>
@@ -50,7 +51,8 @@ class GrpcFleet {
   explicit GrpcFleet(RouterGuard& guard, ExchangeOptions options = {});
   ~GrpcFleet();
 
-  /// Null where the replica is no member, or not one behind gRPC. Whoever keeps it lets go before the fleet ends.
+  /// Null where the replica is no member, or not one behind gRPC. Whoever keeps it lets go before the fleet
+  /// ends.
   std::shared_ptr<GrpcReplica> Find(ReplicaId replica);
   /// Follows the core's membership now (it is also followed every few hundred milliseconds).
   void Refresh();
@@ -65,7 +67,8 @@ class GrpcFleet {
   RouterGuard& guard_;
   const ExchangeOptions options_;
   absl::Mutex mutex_;
-  std::map<ReplicaId, std::shared_ptr<GrpcReplica>> replicas_ ABSL_GUARDED_BY(mutex_);  // shared with running requests
+  std::map<ReplicaId, std::shared_ptr<GrpcReplica>> replicas_
+      ABSL_GUARDED_BY(mutex_);  // shared with running requests
   std::vector<std::shared_ptr<GrpcReplica>> retired_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Follower> follower_;
 };

@@ -25,7 +25,8 @@ bool HasKey(const GrpcFrontShared& shared, const grpc::CallbackServerContext& co
   const std::string_view given(field->second.data(), field->second.size());
   if (!given.starts_with(kBearer)) return false;
   bool found = false;
-  for (const std::string& key : shared.options.api_keys) found = SameSecret(key, given.substr(kBearer.size())) || found;
+  for (const std::string& key : shared.options.api_keys)
+    found = SameSecret(key, given.substr(kBearer.size())) || found;
   return found;
 }
 
@@ -37,7 +38,8 @@ grpc::Status CheckKey(const GrpcFrontShared& shared, const grpc::CallbackServerC
 grpc::Status CheckOperator(const GrpcFrontShared& shared, const grpc::CallbackServerContext& context) {
   if (!shared.options.api_keys.empty()) return CheckKey(shared, context);
   const std::string peer = context.peer();  // the socket's: "ipv4:127.0.0.1:43210"
-  const bool loopback = peer.starts_with("ipv4:127.") || peer.starts_with("ipv6:[::1]") || peer.starts_with("ipv6:%5B::1%5D") || peer.starts_with("unix:");
+  const bool loopback = peer.starts_with("ipv4:127.") || peer.starts_with("ipv6:[::1]") ||
+                        peer.starts_with("ipv6:%5B::1%5D") || peer.starts_with("unix:");
   if (loopback) return grpc::Status::OK;
   return {grpc::StatusCode::PERMISSION_DENIED, "Without API keys, Admin answers loopback peers only."};
 }
@@ -58,12 +60,15 @@ class InferenceService final : public v1::Inference::CallbackService {
  public:
   explicit InferenceService(GrpcFrontShared& shared) : shared_(shared) {}
 
-  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override {
-    if (const grpc::Status status = CheckKey(shared_, *context); !status.ok()) return new FailedStream(status);
+  grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(grpc::CallbackServerContext* context,
+                                                           const v1::GenerateRequest* request) override {
+    if (const grpc::Status status = CheckKey(shared_, *context); !status.ok())
+      return new FailedStream(status);
     return StartGenerate(shared_, *context, *request);
   }
 
-  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest*, v1::ListModelsResponse* response) override {
+  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest*,
+                                       v1::ListModelsResponse* response) override {
     if (const grpc::Status status = CheckKey(shared_, *context); !status.ok()) return Done(context, status);
     for (const std::string& model : shared_.guard.With([](Router& router) { return router.Models(); })) {
       v1::Model& entry = *response->add_models();
@@ -81,17 +86,24 @@ class FleetService final : public v1::Fleet::CallbackService {
  public:
   explicit FleetService(GrpcFrontShared& shared) : shared_(shared) {}
 
-  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const v1::RegisterRequest* request, v1::RegisterResponse* response) override {
+  grpc::ServerUnaryReactor* Register(grpc::CallbackServerContext* context, const v1::RegisterRequest* request,
+                                     v1::RegisterResponse* response) override {
     if (const grpc::Status status = CheckKey(shared_, *context); !status.ok()) return Done(context, status);
-    if (!shared_.hooks.on_register) return Done(context, {grpc::StatusCode::UNIMPLEMENTED, "This router takes no registrations."});
-    const auto lease = shared_.hooks.on_register(request->address(), Epoch{request->epoch()}, {request->models().begin(), request->models().end()});
-    if (!lease.ok()) return Done(context, {static_cast<grpc::StatusCode>(lease.status().code()), std::string(lease.status().message())});
+    if (!shared_.hooks.on_register)
+      return Done(context, {grpc::StatusCode::UNIMPLEMENTED, "This router takes no registrations."});
+    const auto lease = shared_.hooks.on_register(request->address(), Epoch{request->epoch()},
+                                                 {request->models().begin(), request->models().end()});
+    if (!lease.ok())
+      return Done(context, {static_cast<grpc::StatusCode>(lease.status().code()),
+                            std::string(lease.status().message())});
     response->set_lease_ms(*lease);
     shared_.fleet.Refresh();
     return Done(context, grpc::Status::OK);
   }
 
-  grpc::ServerUnaryReactor* Deregister(grpc::CallbackServerContext* context, const v1::DeregisterRequest* request, v1::DeregisterResponse*) override {
+  grpc::ServerUnaryReactor* Deregister(grpc::CallbackServerContext* context,
+                                       const v1::DeregisterRequest* request,
+                                       v1::DeregisterResponse*) override {
     if (const grpc::Status status = CheckKey(shared_, *context); !status.ok()) return Done(context, status);
     if (shared_.hooks.on_deregister) shared_.hooks.on_deregister(request->address(), Epoch{request->epoch()});
     return Done(context, grpc::Status::OK);
@@ -103,11 +115,16 @@ class FleetService final : public v1::Fleet::CallbackService {
 
 std::string_view SourceName(CapacitySource source) {
   switch (source) {
-    case CapacitySource::kConfig: return "config";
-    case CapacitySource::kRegistered: return "registered";
-    case CapacitySource::kMetrics: return "metrics";
-    case CapacitySource::kLearnt: return "learnt";
-    case CapacitySource::kUnknown: break;
+    case CapacitySource::kConfig:
+      return "config";
+    case CapacitySource::kRegistered:
+      return "registered";
+    case CapacitySource::kMetrics:
+      return "metrics";
+    case CapacitySource::kLearnt:
+      return "learnt";
+    case CapacitySource::kUnknown:
+      break;
   }
   return "unknown";
 }
@@ -130,23 +147,32 @@ class AdminService final : public v1::Admin::CallbackService {
  public:
   explicit AdminService(GrpcFrontShared& shared) : shared_(shared) {}
 
-  grpc::ServerUnaryReactor* ListReplicas(grpc::CallbackServerContext* context, const v1::ListReplicasRequest*, v1::ListReplicasResponse* response) override {
-    if (const grpc::Status status = CheckOperator(shared_, *context); !status.ok()) return Done(context, status);
+  grpc::ServerUnaryReactor* ListReplicas(grpc::CallbackServerContext* context, const v1::ListReplicasRequest*,
+                                         v1::ListReplicasResponse* response) override {
+    if (const grpc::Status status = CheckOperator(shared_, *context); !status.ok())
+      return Done(context, status);
     const auto views = shared_.guard.With([](Router& router) { return router.Replicas(Now()); });
     for (const ReplicaView& view : views) ToMessage(view, *response->add_replicas());
     return Done(context, grpc::Status::OK);
   }
 
-  grpc::ServerUnaryReactor* Why(grpc::CallbackServerContext* context, const v1::WhyRequest* request, v1::WhyResponse* response) override {
-    if (const grpc::Status status = CheckOperator(shared_, *context); !status.ok()) return Done(context, status);
+  grpc::ServerUnaryReactor* Why(grpc::CallbackServerContext* context, const v1::WhyRequest* request,
+                                v1::WhyResponse* response) override {
+    if (const grpc::Status status = CheckOperator(shared_, *context); !status.ok())
+      return Done(context, status);
     const auto json = shared_.hooks.why_json ? shared_.hooks.why_json(request->request_id()) : std::nullopt;
-    if (!json) return Done(context, {grpc::StatusCode::NOT_FOUND, absl::StrCat("No request ", request->request_id().substr(0, 128), " is known (any more).")});
+    if (!json)
+      return Done(context, {grpc::StatusCode::NOT_FOUND,
+                            absl::StrCat("No request ", request->request_id().substr(0, 128),
+                                         " is known (any more).")});
     response->set_json(*json);
     return Done(context, grpc::Status::OK);
   }
 
-  grpc::ServerUnaryReactor* Stats(grpc::CallbackServerContext* context, const v1::StatsRequest*, v1::StatsResponse* response) override {
-    if (const grpc::Status status = CheckOperator(shared_, *context); !status.ok()) return Done(context, status);
+  grpc::ServerUnaryReactor* Stats(grpc::CallbackServerContext* context, const v1::StatsRequest*,
+                                  v1::StatsResponse* response) override {
+    if (const grpc::Status status = CheckOperator(shared_, *context); !status.ok())
+      return Done(context, status);
     const Totals totals = shared_.guard.With([](Router& router) { return router.totals(); });
     response->set_requests(totals.requests);
     response->set_prompt_tokens(totals.prompt_tokens);
@@ -164,8 +190,12 @@ class AdminService final : public v1::Admin::CallbackService {
 
 class GrpcFront::Impl {
  public:
-  Impl(const GrpcFrontOptions& options, RouterGuard& guard, GrpcFleet& fleet, MetricRegistry& metrics, GrpcFrontHooks hooks)
-      : shared_(options, guard, fleet, metrics, std::move(hooks)), inference_(shared_), fleet_(shared_), admin_(shared_) {}
+  Impl(const GrpcFrontOptions& options, RouterGuard& guard, GrpcFleet& fleet, MetricRegistry& metrics,
+       GrpcFrontHooks hooks)
+      : shared_(options, guard, fleet, metrics, std::move(hooks)),
+        inference_(shared_),
+        fleet_(shared_),
+        admin_(shared_) {}
   ~Impl() { Stop(Duration(0)); }
 
   absl::Status Start() {
@@ -180,7 +210,8 @@ class GrpcFront::Impl {
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.RegisterService(&inference_).RegisterService(&fleet_).RegisterService(&admin_);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) return absl::UnavailableError(absl::StrCat("grpc_listen ", listen, ": cannot listen"));
+    if (server_ == nullptr || port == 0)
+      return absl::UnavailableError(absl::StrCat("grpc_listen ", listen, ": cannot listen"));
     address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
     return absl::OkStatus();
   }
@@ -205,7 +236,8 @@ class GrpcFront::Impl {
   std::string address_;
 };
 
-absl::StatusOr<std::unique_ptr<GrpcFront>> GrpcFront::Start(const GrpcFrontOptions& options, RouterGuard& guard, GrpcFleet& fleet,
+absl::StatusOr<std::unique_ptr<GrpcFront>> GrpcFront::Start(const GrpcFrontOptions& options,
+                                                            RouterGuard& guard, GrpcFleet& fleet,
                                                             MetricRegistry& metrics, GrpcFrontHooks hooks) {
   auto impl = std::make_unique<Impl>(options, guard, fleet, metrics, std::move(hooks));
   if (const absl::Status status = impl->Start(); !status.ok()) return status;

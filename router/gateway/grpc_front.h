@@ -1,11 +1,13 @@
-// GrpcFront: the router's gRPC listener: kvring.v1.Inference (Generate, ListModels), Fleet, Admin, the standard health service
-// and reflection. It decides nothing: routes come from the core behind the guard; attempts are retried, elsewhere, until the
-// first delta, as on the HTTP front. A client's cancellation and deadline go to the replica.
+// GrpcFront: the router's gRPC listener: kvring.v1.Inference (Generate, ListModels), Fleet, Admin, the
+// standard health service and reflection. It decides nothing: routes come from the core behind the guard;
+// attempts are retried, elsewhere, until the first delta, as on the HTTP front. A client's cancellation and
+// deadline go to the replica.
 //
-// Answers carry x-request-id, x-kvring-replica, -reason and -predicted-cached-tokens as initial metadata, refusals
-// x-kvring-reason and retry-after as trailing metadata. Built on gRPC's callback API: no threads of our own and a third of
-// the code of completion queues, for more CPU per call (the queues measured 22 to 51 % less).
-// With API keys, Inference and Fleet need "authorization: Bearer KEY"; Admin needs one too, or without keys a loopback peer.
+// Answers carry x-request-id, x-kvring-replica, -reason and -predicted-cached-tokens as initial metadata,
+// refusals x-kvring-reason and retry-after as trailing metadata. Built on gRPC's callback API: no threads of
+// our own and a third of the code of completion queues, for more CPU per call (the queues measured 22 to 51 %
+// less). With API keys, Inference and Fleet need "authorization: Bearer KEY"; Admin needs one too, or without
+// keys a loopback peer.
 #pragma once
 
 #include <functional>
@@ -26,11 +28,11 @@ namespace kvring::router {
 
 struct GrpcFrontOptions {
   std::string listen = "127.0.0.1:0";
-  int max_attempts = 3;                             // the first included
+  int max_attempts = 3;  // the first included
   size_t max_message_bytes = size_t{64} << 20;
   bool decision_metadata = true;
-  UpstreamTimeouts timeouts;                        // of HTTP replicas
-  std::map<std::string, std::string> aliases;       // model name as asked -> as served
+  UpstreamTimeouts timeouts;                   // of HTTP replicas
+  std::map<std::string, std::string> aliases;  // model name as asked -> as served
   std::vector<std::string> api_keys;
   std::map<std::string, std::string> replica_keys;  // by URL: bearer token that a replica wants
 };
@@ -38,7 +40,9 @@ struct GrpcFrontOptions {
 /// What the front passes on; run on gRPC's threads, must not block.
 struct GrpcFrontHooks {
   /// Fleet.Register: the lease in milliseconds, or why not. Empty: Unimplemented.
-  std::function<absl::StatusOr<uint32_t>(const std::string& address, Epoch epoch, std::vector<std::string> models)> on_register;
+  std::function<absl::StatusOr<uint32_t>(const std::string& address, Epoch epoch,
+                                         std::vector<std::string> models)>
+      on_register;
   std::function<void(const std::string& address, Epoch epoch)> on_deregister;
   /// Admin.Why: the record as JSON; nullopt: not known (any more).
   std::function<std::optional<std::string>(std::string_view id)> why_json;
@@ -47,8 +51,9 @@ struct GrpcFrontHooks {
 class GrpcFront {
  public:
   /// Listens and serves. `guard`, `fleet` and `metrics` outlive the front. Errors name the address.
-  static absl::StatusOr<std::unique_ptr<GrpcFront>> Start(const GrpcFrontOptions& options, RouterGuard& guard, GrpcFleet& fleet,
-                                                          MetricRegistry& metrics, GrpcFrontHooks hooks);
+  static absl::StatusOr<std::unique_ptr<GrpcFront>> Start(const GrpcFrontOptions& options, RouterGuard& guard,
+                                                          GrpcFleet& fleet, MetricRegistry& metrics,
+                                                          GrpcFrontHooks hooks);
   ~GrpcFront();
 
   /// As bound.

@@ -6,9 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/random.h"
 #include "common/runtime/clock.h"
-#include "common/runtime/entropy.h"
 #include "common/runtime/log.h"
 #include "router/gateway/forward_head.h"
 #include "router/gateway/gateway.h"
@@ -18,18 +16,11 @@
 namespace kvring::router {
 namespace {
 
-constexpr uint64_t kGrpcIds = uint64_t{1} << 63;  // the HTTP front counts from 1
-
-OutcomeClass OutcomeOfError(int http_status) {
-  if (http_status == 429 || http_status == 503) return OutcomeClass::kBackpressure;
-  if (http_status >= 500 && http_status != 501) return OutcomeClass::kReplicaError;
-  return OutcomeClass::kClientError;
-}
-
 // Milliseconds left; 0: no deadline.
 uint32_t TimeLeftMs(const grpc::CallbackServerContext& context) {
   const gpr_timespec deadline = gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_MONOTONIC);
-  const int32_t left = gpr_time_to_millis(gpr_time_sub(deadline, gpr_now(GPR_CLOCK_MONOTONIC)));  // INT32_MAX: none, or far
+  const int32_t left =
+      gpr_time_to_millis(gpr_time_sub(deadline, gpr_now(GPR_CLOCK_MONOTONIC)));  // INT32_MAX: none, or far
   return left == INT32_MAX ? 0 : static_cast<uint32_t>(std::max(left, 1));
 }
 
@@ -49,9 +40,14 @@ class Reactor final : public grpc::ServerWriteReactor<v1::GenerateResponse> {
 
 class GenerateCall final : public std::enable_shared_from_this<GenerateCall> {
  public:
-  GenerateCall(GrpcFrontShared& shared, grpc::CallbackServerContext& context, const v1::GenerateRequest& message)
-      : shared_(shared), id_(shared.NextId()), name_(IsUsableRequestName(message.request_id()) ? message.request_id() : shared.NameOf(id_)),
-        started_(Now()), context_(&context), message_(&message) {}
+  GenerateCall(GrpcFrontShared& shared, grpc::CallbackServerContext& context,
+               const v1::GenerateRequest& message)
+      : shared_(shared),
+        id_(shared.NextId()),
+        name_(IsUsableRequestName(message.request_id()) ? message.request_id() : shared.NameOf(id_)),
+        started_(Now()),
+        context_(&context),
+        message_(&message) {}
 
   void Begin(Reactor* reactor);
   void OnEvent(int attempt, v1::GenerateResponse event);
@@ -69,10 +65,12 @@ class GenerateCall final : public std::enable_shared_from_this<GenerateCall> {
   absl::Status StartAtReplica() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TryElsewhere(OutcomeClass outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AttemptFailed(const openai::ApiError& error, OutcomeClass outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AttemptFailed(const openai::ApiError& error, OutcomeClass outcome)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeDelta(const v1::Delta& delta) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeUsage(v1::Usage& usage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Complete(OutcomeClass outcome, const std::optional<UsageReport>& usage = std::nullopt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Complete(OutcomeClass outcome, const std::optional<UsageReport>& usage = std::nullopt)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Send(v1::GenerateResponse event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -96,11 +94,11 @@ class GenerateCall final : public std::enable_shared_from_this<GenerateCall> {
   std::vector<ReplicaId> excluded_ ABSL_GUARDED_BY(mutex_);
   Decision decision_ ABSL_GUARDED_BY(mutex_);
   std::string replica_name_ ABSL_GUARDED_BY(mutex_);
-  int attempt_ ABSL_GUARDED_BY(mutex_) = 0;                   // events of others are late
+  int attempt_ ABSL_GUARDED_BY(mutex_) = 0;                    // events of others are late
   std::shared_ptr<GrpcReplica> grpc_ ABSL_GUARDED_BY(mutex_);  // of this attempt; null: over HTTP
   std::optional<uint64_t> running_ ABSL_GUARDED_BY(mutex_);
   bool any_delta_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string generated_ ABSL_GUARDED_BY(mutex_);              // of choice 0: text, or ids as bytes
+  std::string generated_ ABSL_GUARDED_BY(mutex_);  // of choice 0: text, or ids as bytes
 
   // Bounded by the length of the answer: the client's flow control holds writes back.
   std::deque<v1::GenerateResponse> outgoing_ ABSL_GUARDED_BY(mutex_);
@@ -114,7 +112,9 @@ class GenerateCall::Sink final : public ExchangeSink {
  public:
   Sink(std::shared_ptr<GenerateCall> call, int attempt) : call_(std::move(call)), attempt_(attempt) {}
   void OnEvent(v1::GenerateResponse event) override { call_->OnEvent(attempt_, std::move(event)); }
-  void OnBroken(std::string_view what, bool any_delta) override { call_->OnBroken(attempt_, what, any_delta); }
+  void OnBroken(std::string_view what, bool any_delta) override {
+    call_->OnBroken(attempt_, what, any_delta);
+  }
 
  private:
   const std::shared_ptr<GenerateCall> call_;  // shared with the reactor, which may end first
@@ -166,7 +166,8 @@ void GenerateCall::Refuse() {
   const int64_t seconds = std::max<int64_t>(1, (decision_.retry_after.count() + 999'999'999) / 1'000'000'000);
   context_->AddTrailingMetadata("x-kvring-reason", std::string(RefusalName(decision_.refusal)));
   context_->AddTrailingMetadata("retry-after", absl::StrCat(seconds));
-  Finish(StatusOf({empty ? 503 : 429, "server_error", "", "", empty ? "No replica can take this request now." : "Too many requests are waiting."}));
+  Finish(StatusOf({empty ? 503 : 429, "server_error", "", "",
+                   empty ? "No replica can take this request now." : "Too many requests are waiting."}));
 }
 
 void GenerateCall::StartAttempt() {
@@ -178,8 +179,10 @@ void GenerateCall::StartAttempt() {
     Complete(OutcomeClass::kClientError);
     return Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, why});
   }
-  Log(LogLevel::kInfo, "gateway", "attempt failed", {{"request", name_}, {"why", why}, {"attempt", attempt_}});
-  AttemptFailed({502, "server_error", "replica_failed", "", "The replica could not be reached."}, OutcomeClass::kReplicaError);
+  Log(LogLevel::kInfo, "gateway", "attempt failed",
+      {{"request", name_}, {"why", why}, {"attempt", attempt_}});
+  AttemptFailed({502, "server_error", "replica_failed", "", "The replica could not be reached."},
+                OutcomeClass::kReplicaError);
 }
 
 absl::Status GenerateCall::StartAtReplica() {
@@ -191,7 +194,11 @@ absl::Status GenerateCall::StartAtReplica() {
   replica_name_ = endpoint->name;
   grpc_ = shared_.fleet.Find(*decision_.replica);
   if (grpc_ == nullptr) {
-    BridgedRequest request{.id = id_, .endpoint = endpoint, .name = name_, .chat = request_.chat, .body = OpenAiBodyOf(*message_, model_)};
+    BridgedRequest request{.id = id_,
+                           .endpoint = endpoint,
+                           .name = name_,
+                           .chat = request_.chat,
+                           .body = OpenAiBodyOf(*message_, model_)};
     running_ = shared_.bridge.Start(std::move(request), std::move(sink));
     return absl::OkStatus();
   }
@@ -237,7 +244,8 @@ void GenerateCall::OnEvent(int attempt, v1::GenerateResponse event) {
 }
 
 void GenerateCall::TakeDelta(const v1::Delta& delta) {
-  if (!std::exchange(any_delta_, true)) shared_.guard.With([&](Router& router) { router.OnFirstToken(id_, Now()); });
+  if (!std::exchange(any_delta_, true))
+    shared_.guard.With([&](Router& router) { router.OnFirstToken(id_, Now()); });
   if (delta.index() != 0) return;
   if (request_.tokens.empty()) generated_ += delta.text();
 }
@@ -250,8 +258,10 @@ void GenerateCall::TakeUsage(v1::Usage& usage) {
     usage.set_cached_tokens(0);
   }
   if (!request_.tokens.empty()) {
-    const auto whole = std::upper_bound(report.block_end_bytes.begin(), report.block_end_bytes.end(), request_.tokens.size() * sizeof(TokenId));
-    report.block_end_bytes = report.block_end_bytes.first(static_cast<size_t>(whole - report.block_end_bytes.begin()));
+    const auto whole = std::upper_bound(report.block_end_bytes.begin(), report.block_end_bytes.end(),
+                                        request_.tokens.size() * sizeof(TokenId));
+    report.block_end_bytes =
+        report.block_end_bytes.first(static_cast<size_t>(whole - report.block_end_bytes.begin()));
   }
   const bool told = report.prompt_tokens > 0;
   Complete(OutcomeClass::kOk, told ? std::optional(report) : std::nullopt);
@@ -262,11 +272,17 @@ void GenerateCall::OnBroken(int attempt, std::string_view what, bool any_delta) 
   if (attempt != attempt_ || !owes_completion_) return;
   running_.reset();
   Log(LogLevel::kInfo, "gateway", "attempt failed",
-      {{"request", name_}, {"replica", replica_name_}, {"why", what}, {"attempt", attempt_}, {"began", any_delta ? 1 : 0}});
-  AttemptFailed({502, "server_error", "replica_failed", "", "The replica could not be reached or broke off."}, OutcomeClass::kReplicaError);
+      {{"request", name_},
+       {"replica", replica_name_},
+       {"why", what},
+       {"attempt", attempt_},
+       {"began", any_delta ? 1 : 0}});
+  AttemptFailed({502, "server_error", "replica_failed", "", "The replica could not be reached or broke off."},
+                OutcomeClass::kReplicaError);
 }
 
-// Busy and failing replicas are left for others, as long as the client has had no delta. The client's own errors end the call.
+// Busy and failing replicas are left for others, as long as the client has had no delta. The client's own
+// errors end the call.
 void GenerateCall::AttemptFailed(const openai::ApiError& error, OutcomeClass outcome) {
   if (outcome != OutcomeClass::kClientError && !any_delta_ && TryElsewhere(outcome)) return StartAttempt();
   Complete(any_delta_ && outcome != OutcomeClass::kClientError ? OutcomeClass::kStreamError : outcome);
@@ -285,7 +301,8 @@ bool GenerateCall::TryElsewhere(OutcomeClass outcome) {
 
 void GenerateCall::Complete(OutcomeClass outcome, const std::optional<UsageReport>& usage) {
   if (!std::exchange(owes_completion_, false)) return;
-  shared_.guard.With([&](Router& router) { router.OnComplete(id_, {.outcome = outcome, .usage = usage}, Now()); });
+  shared_.guard.With(
+      [&](Router& router) { router.OnComplete(id_, {.outcome = outcome, .usage = usage}, Now()); });
   shared_.outcomes[static_cast<size_t>(outcome)]->Add();
 }
 
@@ -324,7 +341,8 @@ void GenerateCall::AddDecision() {
   if (!shared_.options.decision_metadata || !decision_.replica) return;
   context_->AddInitialMetadata("x-kvring-replica", replica_name_);
   context_->AddInitialMetadata("x-kvring-reason", std::string(ReasonName(decision_.reason)));
-  context_->AddInitialMetadata("x-kvring-predicted-cached-tokens", absl::StrCat(decision_.predicted_cached_tokens));
+  context_->AddInitialMetadata("x-kvring-predicted-cached-tokens",
+                               absl::StrCat(decision_.predicted_cached_tokens));
 }
 
 void GenerateCall::OnWritten(bool ok) {
@@ -356,7 +374,8 @@ void GenerateCall::Detach() {
 
 // ---- reactor ----
 
-Reactor::Reactor(GrpcFrontShared& shared, grpc::CallbackServerContext& context, const v1::GenerateRequest& request)
+Reactor::Reactor(GrpcFrontShared& shared, grpc::CallbackServerContext& context,
+                 const v1::GenerateRequest& request)
     : call_(std::make_shared<GenerateCall>(shared, context, request)) {
   call_->Begin(this);
 }
@@ -367,34 +386,10 @@ void Reactor::OnDone() {
   delete this;
 }
 
-std::array<Counter*, kOutcomeClasses> OutcomeCounters(MetricRegistry& metrics) {
-  std::array<Counter*, kOutcomeClasses> counters;
-  for (int i = 0; i < kOutcomeClasses; ++i) {
-    counters[static_cast<size_t>(i)] = &metrics.GetCounter("kvring_requests_total", "Requests by how they ended.",
-                                                           {{"outcome", std::string(OutcomeName(static_cast<OutcomeClass>(i)))}});
-  }
-  return counters;
-}
-
 }  // namespace
 
-GrpcFrontShared::GrpcFrontShared(const GrpcFrontOptions& o, RouterGuard& g, GrpcFleet& f, MetricRegistry& metrics, GrpcFrontHooks h)
-    : options(o), guard(g), fleet(f), hooks(std::move(h)), directory(g, o.replica_keys), bridge(o.timeouts),
-      outcomes(OutcomeCounters(metrics)),
-      retries(metrics.GetCounter("kvring_retries_total", "Attempts after the first of a request.")), name_salt(RandomSeed()) {}
-
-RequestId GrpcFrontShared::NextId() { return {kGrpcIds | next_request.fetch_add(1, std::memory_order_relaxed)}; }
-
-std::string GrpcFrontShared::NameOf(RequestId id) const { return absl::StrCat("req-", absl::Hex(MixBits(name_salt + id.value), absl::kZeroPad16)); }
-
-std::string GrpcFrontShared::ResolveModel(const std::string& asked) {
-  if (const auto alias = options.aliases.find(asked); alias != options.aliases.end()) return alias->second;
-  if (!asked.empty() && asked != "default") return asked;
-  const auto models = guard.With([](Router& router) { return router.Models(); });
-  return models.empty() ? asked : models.front();
-}
-
-grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(GrpcFrontShared& shared, grpc::CallbackServerContext& context,
+grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(GrpcFrontShared& shared,
+                                                              grpc::CallbackServerContext& context,
                                                               const v1::GenerateRequest& request) {
   return new Reactor(shared, context, request);
 }

@@ -14,7 +14,8 @@ namespace kvring::router {
 
 /// What all calls of a front share. Outlives them.
 struct GrpcFrontShared {
-  GrpcFrontShared(const GrpcFrontOptions& o, RouterGuard& g, GrpcFleet& f, MetricRegistry& metrics, GrpcFrontHooks h);
+  GrpcFrontShared(const GrpcFrontOptions& o, RouterGuard& g, GrpcFleet& f, MetricRegistry& metrics,
+                  GrpcFrontHooks h);
 
   RequestId NextId();
   std::string NameOf(RequestId id) const;
@@ -34,7 +35,8 @@ struct GrpcFrontShared {
 };
 
 /// Starts the call; the reactor deletes itself when it is done. `request` stays valid as long as the call.
-grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(GrpcFrontShared& shared, grpc::CallbackServerContext& context,
+grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(GrpcFrontShared& shared,
+                                                              grpc::CallbackServerContext& context,
                                                               const v1::GenerateRequest& request);
 
 }  // namespace kvring::router

@@ -18,9 +18,11 @@ constexpr size_t kMaxCollected = size_t{64} << 20;
 
 std::string HeadOf(const BridgedRequest& request) {
   const Endpoint& endpoint = *request.endpoint;
-  std::string head = absl::StrCat("POST ", endpoint.url.path, request.chat ? "/v1/chat/completions" : "/v1/completions", " HTTP/1.1\r\nHost: ",
-                                  endpoint.authority, "\r\nContent-Type: application/json\r\nContent-Length: ", request.body.size(),
-                                  "\r\nx-request-id: ", request.name, "\r\n");
+  std::string head =
+      absl::StrCat("POST ", endpoint.url.path, request.chat ? "/v1/chat/completions" : "/v1/completions",
+                   " HTTP/1.1\r\nHost: ", endpoint.authority,
+                   "\r\nContent-Type: application/json\r\nContent-Length: ", request.body.size(),
+                   "\r\nx-request-id: ", request.name, "\r\n");
   if (!endpoint.api_key.empty()) absl::StrAppend(&head, "Authorization: Bearer ", endpoint.api_key, "\r\n");
   return head + "\r\n";
 }
@@ -63,16 +65,21 @@ class HttpBridge::Impl {
   class Relay final : public AnswerSink {
    public:
     Relay(Impl& bridge, uint64_t id, BridgedRequest request, std::shared_ptr<ExchangeSink> sink)
-        : bridge_(bridge), id_(id), request_(std::move(request)), sink_(std::move(sink)), head_(HeadOf(request_)) {}
+        : bridge_(bridge),
+          id_(id),
+          request_(std::move(request)),
+          sink_(std::move(sink)),
+          head_(HeadOf(request_)) {}
 
     void Begin(Upstream& upstream) {
-      attempt_ = upstream.Start({.id = request_.id,
-                                 .endpoint = request_.endpoint,
-                                 .name = request_.name,
-                                 .head = head_,
-                                 .body = request_.body,
-                                 .route = request_.chat ? GenerationRoute::kChat : GenerationRoute::kCompletions},
-                                *this);
+      attempt_ =
+          upstream.Start({.id = request_.id,
+                          .endpoint = request_.endpoint,
+                          .name = request_.name,
+                          .head = head_,
+                          .body = request_.body,
+                          .route = request_.chat ? GenerationRoute::kChat : GenerationRoute::kCompletions},
+                         *this);
     }
     void Cancel() {
       if (attempt_ != nullptr) std::exchange(attempt_, nullptr)->Cancel();
@@ -154,7 +161,9 @@ class HttpBridge::Impl {
 
 HttpBridge::HttpBridge(const UpstreamTimeouts& timeouts) : impl_(std::make_unique<Impl>(timeouts)) {}
 HttpBridge::~HttpBridge() = default;
-uint64_t HttpBridge::Start(BridgedRequest request, std::shared_ptr<ExchangeSink> sink) { return impl_->Start(std::move(request), std::move(sink)); }
+uint64_t HttpBridge::Start(BridgedRequest request, std::shared_ptr<ExchangeSink> sink) {
+  return impl_->Start(std::move(request), std::move(sink));
+}
 void HttpBridge::Cancel(uint64_t id) { impl_->Cancel(id); }
 
 }  // namespace kvring::router

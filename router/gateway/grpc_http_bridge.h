@@ -1,7 +1,8 @@
-// HttpBridge: carries requests of the gRPC front to replicas that speak HTTP: an OpenAI body goes out, and what comes back (an
-// event stream, one JSON answer, or an error) becomes the events of Inference.Generate, told to the same ExchangeSink as by a
-// replica behind gRPC. One loop and one connection pool of its own. Thread-safe; sinks are called on its loop.
-// In its Usage, cached_tokens is -1 where the engine does not tell.
+// HttpBridge: carries requests of the gRPC front to replicas that speak HTTP: an OpenAI body goes out, and
+// what comes back (an event stream, one JSON answer, or an error) becomes the events of Inference.Generate,
+// told to the same ExchangeSink as by a replica behind gRPC. One loop and one connection pool of its own.
+// Thread-safe; sinks are called on its loop. In its Usage, cached_tokens is -1 where the engine does not
+// tell.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,7 @@ struct BridgedRequest {
   std::shared_ptr<const Endpoint> endpoint;  // shared: members may leave while requests run
   std::string name;                          // x-request-id
   bool chat = false;
-  std::string body;                          // OpenAI JSON
+  std::string body;  // OpenAI JSON
 };
 
 class HttpBridge {
@@ -35,7 +36,8 @@ class HttpBridge {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The OpenAI body that asks for the same as the request (a stream with usage); of an `openai_body` its own bytes.
+/// The OpenAI body that asks for the same as the request (a stream with usage); of an `openai_body` its own
+/// bytes.
 std::string OpenAiBodyOf(const v1::GenerateRequest& request, std::string_view model);
 
 }  // namespace kvring::router

@@ -50,7 +50,8 @@ v1::GenerateResponse DeltaOf(const json::value& choice) {
   delta.set_index(IntOf(Member(&choice, "index"), 0));
   delta.set_finish_reason(TextOf(Member(&choice, "finish_reason")));
   for (const char* part : {"delta", "message"}) {
-    if (const json::value* content = Member(Member(&choice, part), "content")) delta.set_text(TextOf(content));
+    if (const json::value* content = Member(Member(&choice, part), "content"))
+      delta.set_text(TextOf(content));
   }
   if (const json::value* text = Member(&choice, "text")) delta.set_text(TextOf(text));
   return event;
@@ -75,7 +76,8 @@ void AppendSampling(json::object& body, const v1::Sampling& sampling, bool chat)
 
 void AppendMessages(json::object& body, const v1::Messages& messages) {
   json::array& out = body["messages"].emplace_array();
-  for (const v1::Message& message : messages.messages()) out.push_back({{"role", message.role()}, {"content", message.content()}});
+  for (const v1::Message& message : messages.messages())
+    out.push_back({{"role", message.role()}, {"content", message.content()}});
   if (messages.tools_json().empty()) return;
   boost::system::error_code error;
   json::value tools = json::parse(messages.tools_json(), error);
@@ -94,7 +96,8 @@ std::vector<v1::GenerateResponse> ReadOpenAiAnswer(std::string_view text, v1::Us
   boost::system::error_code parse_error;
   const json::value value = json::parse({text.data(), text.size()}, parse_error);
   if (parse_error || !value.is_object()) return {ReadOpenAiError(502, "")};
-  if (const json::value* error = Member(&value, "error"); error != nullptr && !error->is_null()) return {ErrorEvent(500, error)};
+  if (const json::value* error = Member(&value, "error"); error != nullptr && !error->is_null())
+    return {ErrorEvent(500, error)};
   ReadUsage(Member(&value, "usage"), usage);
   std::vector<v1::GenerateResponse> events;
   const json::value* choices = Member(&value, "choices");
@@ -113,7 +116,8 @@ std::string OpenAiBodyOf(const v1::GenerateRequest& request, std::string_view mo
   if (request.has_openai_body()) return request.openai_body().body();
   json::object body;
   if (!model.empty()) body["model"] = json::string_view(model.data(), model.size());
-  if (request.has_token_ids()) body["prompt"] = json::array(request.token_ids().ids().begin(), request.token_ids().ids().end());
+  if (request.has_token_ids())
+    body["prompt"] = json::array(request.token_ids().ids().begin(), request.token_ids().ids().end());
   if (request.has_text()) body["prompt"] = request.text();
   if (request.has_messages()) AppendMessages(body, request.messages());
   AppendSampling(body, request.sampling(), request.has_messages());

@@ -10,8 +10,8 @@ namespace kvring::router {
 
 /// Counts that nobody told: zeros, and -1 for the cached tokens.
 v1::Usage UnknownUsage();
-/// The deltas of one chunk or answer, or its error alone; its usage, if it has one, goes to `usage`. Text that is no JSON object
-/// is an error of the replica.
+/// The deltas of one chunk or answer, or its error alone; its usage, if it has one, goes to `usage`. Text
+/// that is no JSON object is an error of the replica.
 std::vector<v1::GenerateResponse> ReadOpenAiAnswer(std::string_view json, v1::Usage& usage);
 /// The error of an answer with that status; a body that is no OpenAI error is shown by its status alone.
 v1::GenerateResponse ReadOpenAiError(int status, std::string_view body);

@@ -44,11 +44,13 @@ std::optional<openai::ApiError> ReadFields(const v1::GenerateRequest& message, G
   request.chat = message.has_messages();
   if (message.has_token_ids()) {
     request.tokens.assign(message.token_ids().ids().begin(), message.token_ids().ids().end());
-    if (request.tokens.empty()) return openai::InvalidRequest("token_ids", "token_ids must hold at least one token.");
+    if (request.tokens.empty())
+      return openai::InvalidRequest("token_ids", "token_ids must hold at least one token.");
   } else if (message.has_text()) {
     request.canonical = message.text();
   } else if (message.has_messages()) {
-    if (message.messages().messages().empty()) return openai::InvalidRequest("messages", "messages must hold at least one message.");
+    if (message.messages().messages().empty())
+      return openai::InvalidRequest("messages", "messages must hold at least one message.");
     request.canonical = CanonicalOf(message.messages());
   } else {
     return openai::InvalidRequest("input", "One of openai_body, token_ids, text and messages must be set.");
@@ -65,7 +67,9 @@ PromptKey GrpcRequest::KeyFor(std::string_view resolved_model) const {
 }
 
 std::optional<openai::ApiError> ReadGrpcRequest(const v1::GenerateRequest& message, GrpcRequest& request) {
-  if (auto error = message.has_openai_body() ? ReadBody(message.openai_body(), request) : ReadFields(message, request)) return error;
+  if (auto error =
+          message.has_openai_body() ? ReadBody(message.openai_body(), request) : ReadFields(message, request))
+    return error;
   if (!message.model().empty()) request.model = message.model();
   if (!message.session_id().empty()) request.session = message.session_id();
   if (!message.cache_salt().empty()) request.salt = message.cache_salt();

@@ -14,8 +14,8 @@
 namespace kvring::router {
 
 struct GrpcRequest {
-  std::string model;            // as asked
-  std::string session;          // empty: none
+  std::string model;    // as asked
+  std::string session;  // empty: none
   bool chat = false;
   int32_t max_output_tokens = 0;
   std::string canonical;        // canonical bytes of the prompt, or
@@ -30,7 +30,8 @@ struct GrpcRequest {
 /// Errors as over HTTP: bytes that are no JSON object, no input, no messages.
 std::optional<openai::ApiError> ReadGrpcRequest(const v1::GenerateRequest& message, GrpcRequest& request);
 
-/// The status of a call that failed so. The text is cut to 4 KiB as it travels, percent-encoded in a header (GRP-09).
+/// The status of a call that failed so. The text is cut to 4 KiB as it travels, percent-encoded in a header
+/// (GRP-09).
 grpc::Status StatusOf(const openai::ApiError& error);
 
 }  // namespace kvring::router

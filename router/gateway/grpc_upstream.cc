@@ -64,7 +64,9 @@ class InboxSink final : public ExchangeSink {
  public:
   InboxSink(std::shared_ptr<Inbox> inbox, uint64_t attempt) : inbox_(std::move(inbox)), attempt_(attempt) {}
   void OnEvent(v1::GenerateResponse event) override { inbox_->Push({attempt_, std::move(event), ""}); }
-  void OnBroken(std::string_view what, bool) override { inbox_->Push({attempt_, std::nullopt, std::string(what)}); }
+  void OnBroken(std::string_view what, bool) override {
+    inbox_->Push({attempt_, std::nullopt, std::string(what)});
+  }
 
  private:
   const std::shared_ptr<Inbox> inbox_;
@@ -73,7 +75,8 @@ class InboxSink final : public ExchangeSink {
 
 class GrpcAttempt final : public Attempt {
  public:
-  GrpcAttempt(GrpcUpstream& upstream, uint64_t id, AnswerSink& sink) : upstream_(upstream), id_(id), sink_(&sink) {}
+  GrpcAttempt(GrpcUpstream& upstream, uint64_t id, AnswerSink& sink)
+      : upstream_(upstream), id_(id), sink_(&sink) {}
 
   void Cancel() override;
   void Pause() override { paused_ = true; }
@@ -101,7 +104,8 @@ class GrpcAttempt final : public Attempt {
 
 class GrpcUpstream final : public Upstream {
  public:
-  GrpcUpstream(GrpcFleet& fleet, LoopPoster poster) : fleet_(fleet), inbox_(std::make_shared<Inbox>(this, std::move(poster))) {}
+  GrpcUpstream(GrpcFleet& fleet, LoopPoster poster)
+      : fleet_(fleet), inbox_(std::make_shared<Inbox>(this, std::move(poster))) {}
   ~GrpcUpstream() override {
     inbox_->Close();
     for (auto& [id, attempt] : attempts_) {
@@ -128,7 +132,7 @@ class GrpcUpstream final : public Upstream {
   const std::shared_ptr<Inbox> inbox_;
   uint64_t next_id_ = 1;
   std::map<uint64_t, std::unique_ptr<GrpcAttempt>> attempts_;
-  std::vector<uint64_t> ended_;    // freed by the next Drain: their calls may be on the stack now
+  std::vector<uint64_t> ended_;  // freed by the next Drain: their calls may be on the stack now
   std::vector<uint64_t> resumed_;
 };
 
@@ -190,9 +194,11 @@ Attempt* GrpcUpstream::Start(const UpstreamRequest& request, AnswerSink& sink) {
     return attempt.get();
   }
   static const openai::RequestHead kNoHead;
-  attempt->answer.emplace(request.route, request.openai != nullptr ? *request.openai : kNoHead, request.body, attempt->replica->model());
+  attempt->answer.emplace(request.route, request.openai != nullptr ? *request.openai : kNoHead, request.body,
+                          attempt->replica->model());
   if (request.route == GenerationRoute::kNone || request.openai == nullptr) {
-    Refuse(id, {501, "invalid_request_error", "unsupported", "", "The replicas of this model take chat completions and completions only."});
+    Refuse(id, {501, "invalid_request_error", "unsupported", "",
+                "The replicas of this model take chat completions and completions only."});
   } else {
     Send(request, id, *attempt);
   }
@@ -231,7 +237,8 @@ void GrpcUpstream::Drain() {
     if (const auto it = attempts_.find(id); it != attempts_.end()) it->second->TakeHeld();
   }
   for (Arrival& arrival : inbox_->Take()) {
-    if (const auto it = attempts_.find(arrival.attempt); it != attempts_.end()) it->second->Take(std::move(arrival));
+    if (const auto it = attempts_.find(arrival.attempt); it != attempts_.end())
+      it->second->Take(std::move(arrival));
   }
   for (const uint64_t id : std::exchange(ended_, {})) attempts_.erase(id);
 }

@@ -14,7 +14,8 @@ namespace json = boost::json;
 class AdminApiTest : public ::testing::Test {
  protected:
   net::HttpResponse Send(std::string method, std::string target, std::string body = "") {
-    net::HttpRequest request{.method = std::move(method), .target = std::move(target), .body = std::move(body)};
+    net::HttpRequest request{
+        .method = std::move(method), .target = std::move(target), .body = std::move(body)};
     request.peer_is_loopback = true;
     return *api_.Handle(request);
   }
@@ -23,14 +24,21 @@ class AdminApiTest : public ::testing::Test {
 
   ReplicaId Up(const std::string& url) {
     const ReplicaId id = router_->AddReplica({.url = url}, Now());
-    router_->OnReplicaFacts(id, {.epoch = {0xabc}, .models = {"m"}, .kv_tokens = 4096, .kv_source = CapacitySource::kRegistered, .block_size = 16}, Now());
+    router_->OnReplicaFacts(id,
+                            {.epoch = {0xabc},
+                             .models = {"m"},
+                             .kv_tokens = 4096,
+                             .kv_source = CapacitySource::kRegistered,
+                             .block_size = 16},
+                            Now());
     return id;
   }
   void Serve(uint64_t id, std::string name, OutcomeClass outcome) {
     router_->OnRequest({.id = {id}, .name = name, .model = "m"}, Now());
     router_->OnDispatch({id}, Now());
     CompletionReport report{.outcome = outcome};
-    if (outcome == OutcomeClass::kOk) report.usage = UsageReport{.prompt_tokens = 100, .completion_tokens = 7, .cached_tokens = 64};
+    if (outcome == OutcomeClass::kOk)
+      report.usage = UsageReport{.prompt_tokens = 100, .completion_tokens = 7, .cached_tokens = 64};
     router_->OnComplete({id}, report, Now());
   }
 
@@ -45,20 +53,28 @@ TEST_F(AdminApiTest, OtherRoutes_AreNotItsOwn) {
 }
 
 TEST_F(AdminApiTest, Sec04_WithoutKeysOnlyTheSocketMakesACallerLocal) {
-  net::HttpRequest request{.method = "GET", .target = "/admin/v1/replicas",
-                           .headers = {{"X-Forwarded-For", "127.0.0.1"}, {"X-Real-IP", "127.0.0.1"}, {"Forwarded", "for=127.0.0.1"}, {"Host", "localhost"}},
+  net::HttpRequest request{.method = "GET",
+                           .target = "/admin/v1/replicas",
+                           .headers = {{"X-Forwarded-For", "127.0.0.1"},
+                                       {"X-Real-IP", "127.0.0.1"},
+                                       {"Forwarded", "for=127.0.0.1"},
+                                       {"Host", "localhost"}},
                            .peer = "10.0.0.9:40000"};
   EXPECT_EQ(api_.Handle(request)->status, 403);
   request.target = "/dashboard";
   EXPECT_EQ(api_.Handle(request)->status, 403);
-  const AdminApi keyed([this](absl::FunctionRef<void(Router&)> work) { work(*router_); }, {.keys_configured = true});
+  const AdminApi keyed([this](absl::FunctionRef<void(Router&)> work) { work(*router_); },
+                       {.keys_configured = true});
   EXPECT_EQ(keyed.Handle(request)->status, 200);
 }
 
 TEST_F(AdminApiTest, Backends_AddListRemove) {
   EXPECT_EQ(Send("POST", "/admin/v1/backends", R"({"url":"http://127.0.0.1:21008"})").status, 201);
   EXPECT_EQ(Send("POST", "/admin/v1/backends", R"({"url":"HTTP://127.0.0.1:21008/"})").status, 200);
-  EXPECT_EQ(Send("POST", "/admin/v1/backends", R"({"url":"grpc://127.0.0.1:9001","kv_tokens":512,"weight":2,"models":["m"]})").status, 201);
+  EXPECT_EQ(Send("POST", "/admin/v1/backends",
+                 R"({"url":"grpc://127.0.0.1:9001","kv_tokens":512,"weight":2,"models":["m"]})")
+                .status,
+            201);
   const json::array backends = Get("/admin/v1/backends").at("backends").as_array();
   ASSERT_EQ(backends.size(), 2u);
   EXPECT_EQ(backends[0].at("url"), "http://127.0.0.1:21008");
@@ -71,9 +87,14 @@ TEST_F(AdminApiTest, Backends_AddListRemove) {
 
 TEST_F(AdminApiTest, Backends_BadBodiesNameTheField) {
   const std::pair<const char*, const char*> cases[] = {
-      {R"({"url":5})", "url"},          {R"({"url":"ftp://a:1"})", "url"},   {R"({"url":"127.0.0.1:80"})", "url"}, {R"({})", "url"},
-      {R"({"url":"http://a:1","weight":0})", "weight"}, {R"({"url":"http://a:1","kv_tokens":-1})", "kv_tokens"},
-      {R"({"url":"http://a:1","models":"m"})", "models"}, {R"({"url":"http://a:1","colour":1})", "colour"}};
+      {R"({"url":5})", "url"},
+      {R"({"url":"ftp://a:1"})", "url"},
+      {R"({"url":"127.0.0.1:80"})", "url"},
+      {R"({})", "url"},
+      {R"({"url":"http://a:1","weight":0})", "weight"},
+      {R"({"url":"http://a:1","kv_tokens":-1})", "kv_tokens"},
+      {R"({"url":"http://a:1","models":"m"})", "models"},
+      {R"({"url":"http://a:1","colour":1})", "colour"}};
   for (const auto& [body, field] : cases) {
     const net::HttpResponse response = Send("POST", "/admin/v1/backends", body);
     EXPECT_EQ(response.status, 400) << body;
@@ -108,7 +129,8 @@ TEST_F(AdminApiTest, Obs08_DecisionsAndWhyTellTheSameStory) {
   EXPECT_EQ(why.at("cached_tokens"), 64);
   EXPECT_EQ(why.at("outcome"), "ok");
   EXPECT_EQ(Send("GET", "/admin/v1/why/never").status, 404);
-  for (const char* bad : {"0", "-1", "x", "10001", ""}) EXPECT_EQ(Send("GET", std::string("/admin/v1/decisions?limit=") + bad).status, 400) << bad;
+  for (const char* bad : {"0", "-1", "x", "10001", ""})
+    EXPECT_EQ(Send("GET", std::string("/admin/v1/decisions?limit=") + bad).status, 400) << bad;
 }
 
 TEST_F(AdminApiTest, Health_IsNeverSilent) {
@@ -124,8 +146,11 @@ TEST_F(AdminApiTest, Health_IsNeverSilent) {
 
 TEST_F(AdminApiTest, Drain_ThereAndBack) {
   Up("grpc://127.0.0.1:9001");
-  EXPECT_EQ(Json(Send("POST", "/admin/v1/drain", R"({"replica":"grpc://127.0.0.1:9001"})")).at("state"), "draining");
-  EXPECT_EQ(Json(Send("POST", "/admin/v1/drain", R"({"replica":"grpc://127.0.0.1:9001","undrain":true})")).at("state"), "up");
+  EXPECT_EQ(Json(Send("POST", "/admin/v1/drain", R"({"replica":"grpc://127.0.0.1:9001"})")).at("state"),
+            "draining");
+  EXPECT_EQ(Json(Send("POST", "/admin/v1/drain", R"({"replica":"grpc://127.0.0.1:9001","undrain":true})"))
+                .at("state"),
+            "up");
   EXPECT_EQ(Send("POST", "/admin/v1/drain", R"({"replica":"r-none"})").status, 404);
   EXPECT_EQ(Send("POST", "/admin/v1/drain", R"({"undrain":true})").status, 400);
   EXPECT_EQ(Send("GET", "/admin/v1/drain").status, 405);

@@ -33,10 +33,15 @@ class MembershipTest : public ::testing::Test {
 
 TEST_F(MembershipTest, Static_OneSpellingPerPlace_BadOnesNamed) {
   Membership membership(Access());
-  ASSERT_TRUE(membership.AddStatic({{.url = "http://127.0.0.1:8001/"}, {.url = "HTTP://127.0.0.1:8001"}, {.url = "grpc://127.0.0.1:9001"}}).ok());
+  ASSERT_TRUE(membership
+                  .AddStatic({{.url = "http://127.0.0.1:8001/"},
+                              {.url = "HTTP://127.0.0.1:8001"},
+                              {.url = "grpc://127.0.0.1:9001"}})
+                  .ok());
   ASSERT_EQ(Views().size(), 2u);
   EXPECT_EQ(Views()[0].url, "http://127.0.0.1:8001");
-  const absl::Status bad = membership.AddStatic({{.url = "http://127.0.0.1:8002"}, {.url = "ftp://127.0.0.1:1"}});
+  const absl::Status bad =
+      membership.AddStatic({{.url = "http://127.0.0.1:8002"}, {.url = "ftp://127.0.0.1:1"}});
   EXPECT_NE(bad.message().find("backends[1].url"), absl::string_view::npos) << bad;
   EXPECT_EQ(Views().size(), 2u);
 }
@@ -47,9 +52,11 @@ TEST_F(MembershipTest, Register_AddsAGrpcMember_AndRefusesWhatCannotBeReached) {
   ASSERT_EQ(Views().size(), 1u);
   EXPECT_EQ(Views()[0].url, "grpc://127.0.0.1:9001");
   EXPECT_EQ(Views()[0].models, std::vector<std::string>{"m"});
-  EXPECT_NE(membership.Register("nowhere", kFirst, {}).status().message().find("address"), absl::string_view::npos);
+  EXPECT_NE(membership.Register("nowhere", kFirst, {}).status().message().find("address"),
+            absl::string_view::npos);
   EXPECT_FALSE(membership.Register("127.0.0.1:0", kFirst, {}).ok());
-  EXPECT_NE(membership.Register("127.0.0.1:9002", Epoch{0}, {}).status().message().find("epoch"), absl::string_view::npos);
+  EXPECT_NE(membership.Register("127.0.0.1:9002", Epoch{0}, {}).status().message().find("epoch"),
+            absl::string_view::npos);
   EXPECT_EQ(Views().size(), 1u);
 }
 
@@ -57,7 +64,15 @@ TEST_F(MembershipTest, NewEpoch_IsToldOnce_AndKeepsTheMember) {
   Membership membership(Access());
   ASSERT_TRUE(membership.Register("127.0.0.1:9001", kFirst, {"m"}).ok());
   const ReplicaId id = Views()[0].id;
-  With([&](Router& r) { r.OnReplicaFacts(id, {.epoch = kFirst, .models = {"m"}, .kv_tokens = 64, .kv_source = CapacitySource::kRegistered, .block_size = 16}, Now()); });
+  With([&](Router& r) {
+    r.OnReplicaFacts(id,
+                     {.epoch = kFirst,
+                      .models = {"m"},
+                      .kv_tokens = 64,
+                      .kv_source = CapacitySource::kRegistered,
+                      .block_size = 16},
+                     Now());
+  });
   ASSERT_TRUE(membership.Register("127.0.0.1:9001", kSecond, {"m"}).ok());
   ASSERT_EQ(Views().size(), 1u);
   EXPECT_EQ(Views()[0].id, id);
@@ -66,7 +81,9 @@ TEST_F(MembershipTest, NewEpoch_IsToldOnce_AndKeepsTheMember) {
 
 TEST_F(MembershipTest, LeaseOver_RemovedOnlyWhileProbesFail) {
   const std::string up = "grpc://127.0.0.1:9001";
-  With([&](Router& r) { r.OnReplicaFacts(r.AddReplica({.url = up}, Now()), {.epoch = kFirst, .models = {"m"}}, Now()); });
+  With([&](Router& r) {
+    r.OnReplicaFacts(r.AddReplica({.url = up}, Now()), {.epoch = kFirst, .models = {"m"}}, Now());
+  });
   Membership membership(Access(), Duration(1));
   ASSERT_TRUE(membership.Register("127.0.0.1:9001", kFirst, {"m"}).ok());
   ASSERT_TRUE(membership.Register("127.0.0.1:9002", kFirst, {"m"}).ok());  // no contact yet

@@ -1,7 +1,6 @@
-#include "router/gateway/exchange_client.h"
-
 #include <gtest/gtest.h>
 
+#include "router/gateway/exchange_client.h"
 #include "tests/unit/router/gateway/grpc_scripted_replica.h"
 
 namespace kvring::router {
@@ -77,8 +76,11 @@ struct Sink final : ExchangeSink {
 };
 
 ExchangeOptions Fast(const std::string& address) {
-  return {.address = address, .first_retry = std::chrono::milliseconds(10), .last_retry = std::chrono::milliseconds(50),
-          .probe_interval = std::chrono::milliseconds(20), .probe_timeout = std::chrono::milliseconds(100)};
+  return {.address = address,
+          .first_retry = std::chrono::milliseconds(10),
+          .last_retry = std::chrono::milliseconds(50),
+          .probe_interval = std::chrono::milliseconds(20),
+          .probe_timeout = std::chrono::milliseconds(100)};
 }
 
 v1::GenerateRequest Text(const std::string& text) {

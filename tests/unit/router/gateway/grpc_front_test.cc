@@ -32,7 +32,8 @@ class GrpcFrontTest : public ::testing::Test {
     guard_.With([&](Router& router) {
       for (const std::string& url : urls) router.AddReplica({.url = url, .models = {"m"}}, Now());
     });
-    fleet_ = std::make_unique<GrpcFleet>(guard_, ExchangeOptions{.probe_interval = std::chrono::milliseconds(50)});
+    fleet_ =
+        std::make_unique<GrpcFleet>(guard_, ExchangeOptions{.probe_interval = std::chrono::milliseconds(50)});
     auto gateway = Gateway::Start({}, guard_, metrics_, fleet_->Upstreams(), {});
     ASSERT_TRUE(gateway.ok()) << gateway.status();
     gateway_ = *std::move(gateway);
@@ -121,8 +122,13 @@ TEST_F(GrpcFrontTest, HttpClient_GetsSseFromAGrpcReplica_BodyGoesByteForByte) {
 TEST_F(GrpcFrontTest, HttpClient_UsageChunkAndWholeAnswer) {
   ScriptedReplica replica(test::AnswerShort);
   Start({replica.url()});
-  const std::string usage = R"("prompt_tokens":40,"completion_tokens":2,"total_tokens":42,"prompt_tokens_details":{"cached_tokens":16})";
-  EXPECT_NE(Post(R"({"messages":[{"role":"user","content":"x"}],"stream":true,"stream_options":{"include_usage":true}})").body.find(usage), std::string::npos);
+  const std::string usage =
+      R"("prompt_tokens":40,"completion_tokens":2,"total_tokens":42,"prompt_tokens_details":{"cached_tokens":16})";
+  EXPECT_NE(
+      Post(
+          R"({"messages":[{"role":"user","content":"x"}],"stream":true,"stream_options":{"include_usage":true}})")
+          .body.find(usage),
+      std::string::npos);
   const net::HttpResponse whole = Post(R"({"prompt":"x"})", "/v1/completions");
   EXPECT_EQ(whole.header("content-type"), "application/json");
   EXPECT_NE(whole.body.find(R"("text":"Hello")"), std::string::npos) << whole.body;
@@ -131,8 +137,12 @@ TEST_F(GrpcFrontTest, HttpClient_UsageChunkAndWholeAnswer) {
 }
 
 TEST_F(GrpcFrontTest, Grp02_ErrorInTheFirstMessageIsTheClients) {
-  ScriptedReplica replica([](const auto& request) { request.Send(test::Error(400, "bad temperature", "invalid_request_error")); });
-  ScriptedReplica other([](const auto& request) { request.Send(test::Error(400, "bad temperature", "invalid_request_error")); });
+  ScriptedReplica replica([](const auto& request) {
+    request.Send(test::Error(400, "bad temperature", "invalid_request_error"));
+  });
+  ScriptedReplica other([](const auto& request) {
+    request.Send(test::Error(400, "bad temperature", "invalid_request_error"));
+  });
   Start({replica.url(), other.url()});
   const net::HttpResponse answer = Post(kChat);
   EXPECT_EQ(answer.status, 400);
@@ -170,7 +180,8 @@ TEST_F(GrpcFrontTest, Grp08a_ClientGone_CancelsAtTheReplica) {
   Start({replica.url()});
   {
     RawSocket client = RawSocket::Connect(gateway_->port());
-    client.Send(absl::StrCat("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: ", sizeof kChat - 1, "\r\n\r\n", kChat));
+    client.Send(absl::StrCat("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: ",
+                             sizeof kChat - 1, "\r\n\r\n", kChat));
     ASSERT_TRUE(Eventually([&] { return replica.requests() == 1; }));
   }
   EXPECT_TRUE(Eventually([&] { return replica.cancelled() == 1 && InFlight() == 0; }));
@@ -254,7 +265,8 @@ TEST_F(GrpcFrontTest, Generate_RetriesBeforeTheFirstDeltaOnly) {
   EXPECT_EQ(bad.requests(), 1);
   const int before = good.requests() + bad.requests();
   int failed = 0;
-  for (int i = 0; i < 2; ++i) failed += Generate(Text("late")).status.error_code() == grpc::StatusCode::INTERNAL ? 1 : 0;
+  for (int i = 0; i < 2; ++i)
+    failed += Generate(Text("late")).status.error_code() == grpc::StatusCode::INTERNAL ? 1 : 0;
   EXPECT_EQ(failed, 1);
   EXPECT_EQ(good.requests() + bad.requests(), before + 2);
   EXPECT_EQ(InFlight(), 0);
@@ -305,7 +317,8 @@ TEST_F(GrpcFrontTest, Grp06_FrontNamesSizeAndLimit) {
   Start({replica.url()}, {.max_message_bytes = 4 << 20});
   const Answer answer = Generate(Text(std::string(5 << 20, 'x')));
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_NE(answer.status.error_message().find("4194304"), std::string::npos) << answer.status.error_message();
+  EXPECT_NE(answer.status.error_message().find("4194304"), std::string::npos)
+      << answer.status.error_message();
   EXPECT_EQ(replica.requests(), 0);
 }
 
@@ -315,15 +328,20 @@ TEST_F(GrpcFrontTest, HttpReplica_SseBecomesDeltas_ErrorsBecomeStatuses) {
     body = request.body;
     if (request.body.find("wrong") != std::string::npos) {
       const std::string error = R"({"error":{"message":"no such thing","type":"invalid_request_error"}})";
-      socket.Send(absl::StrCat("HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: ", error.size(), "\r\n\r\n", error));
+      socket.Send(absl::StrCat(
+          "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: ", error.size(),
+          "\r\n\r\n", error));
       return;
     }
     const std::string events =
         "data: {\"choices\":[{\"index\":0,\"text\":\"Hel\"}]}\n\n"
         "data: {\"choices\":[{\"index\":0,\"text\":\"lo\",\"finish_reason\":\"stop\"}]}\n\n"
-        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":4}}}\n\n"
+        "data: "
+        "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2,\"prompt_tokens_details\":{"
+        "\"cached_tokens\":4}}}\n\n"
         "data: [DONE]\n\n";
-    socket.Send(absl::StrCat("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: ", events.size(), "\r\n\r\n", events));
+    socket.Send(absl::StrCat("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: ",
+                             events.size(), "\r\n\r\n", events));
   });
   Start({absl::StrCat("http://127.0.0.1:", replica.port())});
   v1::GenerateRequest request = Text("x");
@@ -332,7 +350,9 @@ TEST_F(GrpcFrontTest, HttpReplica_SseBecomesDeltas_ErrorsBecomeStatuses) {
   EXPECT_TRUE(answer.status.ok()) << answer.status.error_message();
   EXPECT_EQ(answer.text, "Hello");
   EXPECT_EQ(answer.events.back().usage().cached_tokens(), 4);
-  EXPECT_EQ(body, R"({"model":"m","prompt":"x","max_tokens":5,"stream":true,"stream_options":{"include_usage":true}})");
+  EXPECT_EQ(
+      body,
+      R"({"model":"m","prompt":"x","max_tokens":5,"stream":true,"stream_options":{"include_usage":true}})");
   const Answer wrong = Generate(Text("wrong"));
   EXPECT_EQ(wrong.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(wrong.status.error_message(), "no such thing");
@@ -355,12 +375,15 @@ TEST_F(GrpcFrontTest, FleetAdminModelsAndKeys) {
   ScriptedReplica replica(test::AnswerShort);
   std::string registered;
   Start({replica.url()}, {.api_keys = {"secret"}},
-        {.on_register = [&](const std::string& address, Epoch, std::vector<std::string>) -> absl::StatusOr<uint32_t> {
+        {.on_register = [&](const std::string& address, Epoch,
+                            std::vector<std::string>) -> absl::StatusOr<uint32_t> {
            registered = address;
            return 3000;
          },
          .why_json = [](std::string_view) { return std::optional<std::string>("{}"); }});
-  const auto with_key = [](grpc::ClientContext& context) { context.AddMetadata("authorization", "Bearer secret"); };
+  const auto with_key = [](grpc::ClientContext& context) {
+    context.AddMetadata("authorization", "Bearer secret");
+  };
   const auto fleet = v1::Fleet::NewStub(channel_);
   const auto admin = v1::Admin::NewStub(channel_);
   v1::RegisterRequest request;
@@ -373,7 +396,8 @@ TEST_F(GrpcFrontTest, FleetAdminModelsAndKeys) {
     EXPECT_EQ(Generate(Text("x")).status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
   }
   grpc::ClientContext register_context, models_context, replicas_context, why_context;
-  for (auto* context : {&register_context, &models_context, &replicas_context, &why_context}) with_key(*context);
+  for (auto* context : {&register_context, &models_context, &replicas_context, &why_context})
+    with_key(*context);
   ASSERT_TRUE(fleet->Register(&register_context, request, &response).ok());
   EXPECT_EQ(response.lease_ms(), 3000u);
   v1::ListModelsResponse models;

@@ -1,5 +1,6 @@
-// The whole way with the real replica and the real model: what a client gets through the router over gRPC to the replica is
-// what the replica's own HTTP service answers, and the core's prediction is what the engine says.
+// The whole way with the real replica and the real model: what a client gets through the router over gRPC to
+// the replica is what the replica's own HTTP service answers, and the core's prediction is what the engine
+// says.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -37,7 +38,8 @@ TEST(GrpcReplica, RealModel_SameBytesAsTheReplicasOwnHttp_AndExactPrediction) {
   ASSERT_TRUE(server.ok()) << server.status();
   RouterGuard guard(Router::Create({.policy = "cache-aware", .seed = 1}));
   MetricRegistry metrics;
-  guard.With([&](Router& router) { router.AddReplica({.url = "grpc://" + (*server)->grpc_address()}, Now()); });
+  guard.With(
+      [&](Router& router) { router.AddReplica({.url = "grpc://" + (*server)->grpc_address()}, Now()); });
   GrpcFleet fleet(guard);
   auto gateway = Gateway::Start({}, guard, metrics, fleet.Upstreams(), {});
   ASSERT_TRUE(gateway.ok()) << gateway.status();
@@ -46,12 +48,16 @@ TEST(GrpcReplica, RealModel_SameBytesAsTheReplicasOwnHttp_AndExactPrediction) {
   }));
   net::HttpClient direct(AddressOf((*server)->http_address()));
   net::HttpClient routed({"127.0.0.1", (*gateway)->port()});
-  const std::string story = "Once upon a time a fox and a hen lived beside the river and talked of the weather every single day.";
-  const std::string head = R"({"messages":[{"role":"user","content":")" + story + R"("}],"max_tokens":24,"temperature":0)";
-  for (const std::string& tail : {R"(})", R"(,"stream":true})", R"(,"stream":true,"stream_options":{"include_usage":true}})",
-                                  R"(,"logprobs":true,"top_logprobs":2})", R"(,"n":2,"temperature":3})", R"(,"max_tokens":-1})"}) {
+  const std::string story =
+      "Once upon a time a fox and a hen lived beside the river and talked of the weather every single day.";
+  const std::string head =
+      R"({"messages":[{"role":"user","content":")" + story + R"("}],"max_tokens":24,"temperature":0)";
+  for (const char* tail :
+       {R"(})", R"(,"stream":true})", R"(,"stream":true,"stream_options":{"include_usage":true}})",
+        R"(,"logprobs":true,"top_logprobs":2})", R"(,"n":2,"temperature":3})", R"(,"max_tokens":-1})"}) {
     const std::string body = head + tail;
-    ASSERT_TRUE(direct.Send("POST", "/v1/chat/completions", {}, body).ok());  // both runs below find the same cache
+    ASSERT_TRUE(
+        direct.Send("POST", "/v1/chat/completions", {}, body).ok());  // both runs below find the same cache
     const auto expected = direct.Send("POST", "/v1/chat/completions", {}, body);
     const auto answer = routed.Send("POST", "/v1/chat/completions", {}, body);
     ASSERT_TRUE(expected.ok() && answer.ok());

@@ -1,5 +1,6 @@
-// A replica behind gRPC whose every event the test writes: a real gRPC server on a free port with kvring.v1.Inference. Each
-// request of an Exchange stream goes to the test's script, on the stream's own thread; cancellations are recorded.
+// A replica behind gRPC whose every event the test writes: a real gRPC server on a free port with
+// kvring.v1.Inference. Each request of an Exchange stream goes to the test's script, on the stream's own
+// thread; cancellations are recorded.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -51,7 +52,8 @@ inline v1::GenerateResponse Usage(int prompt, int completion, int cached) {
   event.mutable_usage()->set_cached_tokens(cached);
   return event;
 }
-inline v1::GenerateResponse Error(int status, const std::string& message, const std::string& type = "server_error") {
+inline v1::GenerateResponse Error(int status, const std::string& message,
+                                  const std::string& type = "server_error") {
   v1::GenerateResponse event;
   event.mutable_error()->set_http_status(status);
   event.mutable_error()->set_type(type);
@@ -76,7 +78,8 @@ class ScriptedReplica final : public v1::Inference::Service {
   };
   using Script = std::function<void(const Request& request)>;
 
-  explicit ScriptedReplica(Script script, std::string listen = "127.0.0.1:0") : script_(std::move(script)), listen_(std::move(listen)) {
+  explicit ScriptedReplica(Script script, std::string listen = "127.0.0.1:0")
+      : script_(std::move(script)), listen_(std::move(listen)) {
     info_.set_epoch(7);
     info_.add_models("m");
     info_.set_block_size(16);
@@ -143,7 +146,8 @@ class ScriptedReplica final : public v1::Inference::Service {
     }
     return grpc::Status::OK;
   }
-  grpc::Status ListModels(grpc::ServerContext* context, const v1::ListModelsRequest*, v1::ListModelsResponse*) override {
+  grpc::Status ListModels(grpc::ServerContext* context, const v1::ListModelsRequest*,
+                          v1::ListModelsResponse*) override {
     while (frozen && !context->IsCancelled()) std::this_thread::yield();
     return grpc::Status::OK;
   }
