@@ -205,9 +205,10 @@ void Router::Impl::Choose(const RequestView& view, const ReplicaTable::Pool& poo
                     .session = view.session,
                     .now = now};
     const auto last = view.session ? sessions_.Find(*view.session) : std::nullopt;
-    const Replica* last_replica = last ? table_.Find(*last) : nullptr;
+    const Replica* last_replica = last ? table_.Find(last->replica) : nullptr;
     if (last_replica && input.IsEligible(last_replica->slot)) {
       input.session_slot = last_replica->slot;
+      input.session_tokens = last->epoch == last_replica->epoch ? last->tokens : 0;
     }
     pick = policy_->Choose(input, random_);
   }
@@ -231,9 +232,9 @@ void Router::Impl::OnDispatch(RequestId id, Instant now) {
                           ? std::min<double>(active->max_output_tokens, mean_output_tokens_)
                           : mean_output_tokens_;
   active->charge.Take(*replica, uncached, uncached + static_cast<int64_t>(output),
-                      table_.PrefillRateOf(*replica, now), now);
+                      table_.PrefillRateOf(*replica), now);
   ++replica->counters.requests;
-  if (active->session) sessions_.Put(*active->session, replica->id);
+  if (active->session) sessions_.Put(*active->session, {replica->id, replica->epoch, active->decision.prompt_tokens});
   belief_.OnDispatch(*active->prompt, *replica);
 }
 
@@ -312,7 +313,7 @@ ReplicaView Router::Impl::View(const Replica& replica, Instant now) const {
   ReplicaView view = replica.View(now);
   view.indexed_tokens =
       belief_.IndexedTokens(replica, replica.models.empty() ? std::string() : replica.models.front());
-  view.prefill_tokens_per_second = table_.PrefillRateOf(replica, now);
+  view.prefill_tokens_per_second = table_.PrefillRateOf(replica);
   return view;
 }
 
@@ -365,10 +366,7 @@ void Router::OnProbe(ReplicaId id, bool ok, Instant) {
 void Router::OnLoadReport(ReplicaId id, const LoadReport& report, Instant now) {
   Replica* replica = impl_->table().Find(id);
   if (replica == nullptr) return;
-  replica->report = report;
-  replica->reported = true;
-  replica->reported_at = now;
-  if (report.decode_step_seconds > 0) replica->decode_step_s = report.decode_step_seconds;
+  impl_->table().OnLoadReport(*replica, report, now);
 }
 
 void Router::OnCacheEvents(ReplicaId id, const CacheEventBatch& batch, Instant) {

@@ -1,6 +1,7 @@
 #include "replica/server/engine_loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/runtime/clock.h"
@@ -10,7 +11,8 @@ namespace kvring::replica {
 namespace {
 
 constexpr size_t kMaxInbox = 4096;
-constexpr double kSmoothing = 0.1;  // weight of the newest step in the measured rates
+constexpr double kSmoothing = 0.1;          // weight of the newest step in the measured decode step
+constexpr double kPrefillMemoryTokens = 4096;  // the prefill rate is that of about so many tokens last computed
 
 openai::ApiError ErrorOfAdd(const absl::Status& status, const std::string& token_field) {
   openai::ApiError error = openai::FromStatus(status);
@@ -160,7 +162,10 @@ void EngineLoop::Measure(const StepReport& report, Duration elapsed) {
   preemptions_.Add(static_cast<uint64_t>(report.preemptions));
   absl::MutexLock lock(&mutex_);
   if (report.prefill_tokens > 0 && elapsed.count() > 0) {
-    load_.prefill_tokens_per_second = Smooth(load_.prefill_tokens_per_second, report.prefill_tokens / ToSeconds(elapsed));
+    const double keep = std::exp(-report.prefill_tokens / kPrefillMemoryTokens);
+    prefilled_tokens_ = prefilled_tokens_ * keep + report.prefill_tokens;
+    prefill_seconds_ = prefill_seconds_ * keep + ToSeconds(elapsed);
+    load_.prefill_tokens_per_second = prefilled_tokens_ / prefill_seconds_;
   } else if (report.decode_tokens > 0) {
     load_.decode_step_seconds = Smooth(load_.decode_step_seconds, ToSeconds(elapsed));
   }

@@ -85,6 +85,8 @@ class EngineLoop {
   absl::flat_hash_map<GenerationId, std::unique_ptr<RunningGeneration>> running_;  // look-up only
   absl::flat_hash_map<RequestId, std::pair<GenerationId, size_t>> by_request_;     // engine request: generation, prompt
   uint64_t next_request_ = 1;
+  double prefilled_tokens_ = 0;  // with fading memory
+  double prefill_seconds_ = 0;
 
   mutable absl::Mutex mutex_;
   std::vector<Command> inbox_ ABSL_GUARDED_BY(mutex_);

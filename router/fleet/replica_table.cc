@@ -1,6 +1,7 @@
 #include "router/fleet/replica_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace kvring::router {
@@ -136,9 +137,21 @@ Replica* ReplicaTable::WantsTrial(const Pool& pool, Instant now) {
   return nullptr;
 }
 
-double ReplicaTable::PrefillRateOf(const Replica& replica, Instant now) const {
-  const double told = replica.load_fresh(now) ? replica.report.prefill_tokens_per_second : 0;
-  return told > 0 ? told : prefill_model_.TokensPerSecond() / replica.slowness.value();
+void ReplicaTable::OnLoadReport(Replica& replica, const LoadReport& report, Instant now) {
+  constexpr double kToldWeight = 0.05;
+  const double told = report.prefill_tokens_per_second;
+  if (told > 0) told_rate_ = told_rate_ == 0 ? told : told_rate_ + kToldWeight * (told - told_rate_);
+  if (report.decode_step_seconds > 0) replica.decode_step_s = report.decode_step_seconds;
+  replica.report = report;
+  replica.reported = true;
+  replica.reported_at = now;
+}
+
+double ReplicaTable::PrefillRateOf(const Replica& replica) const {
+  if (told_rate_ == 0) return prefill_model_.TokensPerSecond() / replica.slowness.value();
+  const double told = replica.report.prefill_tokens_per_second;
+  if (told <= 0) return told_rate_;
+  return told_rate_ / std::exp2(std::round(2 * std::log2(told_rate_ / told)) / 2);
 }
 
 }  // namespace kvring::router

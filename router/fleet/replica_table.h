@@ -62,8 +62,12 @@ class ReplicaTable {
   uint64_t membership_version() const { return membership_version_; }
 
   PrefillModel& prefill_model() { return prefill_model_; }
-  /// Effective prefill tokens per second of one: reported if fresh, else the fleet's over its slowness.
-  double PrefillRateOf(const Replica& replica, Instant now) const;
+  /// Keeps what a replica said of its load.
+  void OnLoadReport(Replica& replica, const LoadReport& report, Instant now);
+  /// Effective prefill tokens per second of one: the fleet's, over how much slower this replica is. Replicas that tell their rate
+  /// are compared with the mean of those told, in steps of 2^(1/2), so that noise does not tell equal ones apart; for the
+  /// others the fleet's model and Slowness stand.
+  double PrefillRateOf(const Replica& replica) const;
 
  private:
   struct CachedPool {
@@ -79,6 +83,7 @@ class ReplicaTable {
   uint64_t state_version_ = 1;
   uint64_t membership_version_ = 1;
   PrefillModel prefill_model_;
+  double told_rate_ = 0;  // mean of the prefill rates that replicas told, 0: none did
   std::vector<std::unique_ptr<Replica>> slots_;
   std::vector<Replica*> members_;
   absl::flat_hash_map<ReplicaId, uint32_t> slot_of_;  // look-up only

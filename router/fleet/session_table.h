@@ -1,4 +1,4 @@
-// SessionTable: which replica served a session last. Two generations of at most `capacity / 2` sessions
+// SessionTable: which replica served a session last, and how much it then computed. Two generations of at most `capacity / 2` sessions
 // each: when the young one is full the old one is forgotten, so the most recent capacity/2 sessions are
 // always known and memory is bounded without a list. Pure; not thread-safe.
 #pragma once
@@ -12,18 +12,24 @@
 
 namespace kvring::router {
 
+struct SessionHome {
+  ReplicaId replica;
+  Epoch epoch;         // of that replica then
+  int64_t tokens = 0;  // of the session's prompt there
+};
+
 class SessionTable {
  public:
   explicit SessionTable(size_t capacity) : half_(capacity / 2) {}
 
-  void Put(SessionKey session, ReplicaId replica) {
+  void Put(SessionKey session, const SessionHome& home) {
     if (young_.size() >= half_ && !young_.contains(session)) {
       old_ = std::exchange(young_, {});
     }
-    young_[session] = replica;
+    young_[session] = home;
   }
 
-  std::optional<ReplicaId> Find(SessionKey session) const {
+  std::optional<SessionHome> Find(SessionKey session) const {
     if (const auto it = young_.find(session); it != young_.end()) return it->second;
     if (const auto it = old_.find(session); it != old_.end()) return it->second;
     return std::nullopt;
@@ -33,8 +39,8 @@ class SessionTable {
 
  private:
   size_t half_;
-  absl::flat_hash_map<SessionKey, ReplicaId> young_;  // look-up only
-  absl::flat_hash_map<SessionKey, ReplicaId> old_;
+  absl::flat_hash_map<SessionKey, SessionHome> young_;  // look-up only
+  absl::flat_hash_map<SessionKey, SessionHome> old_;
 };
 
 }  // namespace kvring::router

@@ -80,16 +80,16 @@ void CacheAware::AddHolders(const PickInput& input, Random& random) {
   }
 }
 
-// Homes come first, so that a tie goes to the ring and not to a place in the list.
+// The session's last replica comes first, then homes: a tie goes to them and not to a place in the list.
 void CacheAware::Gather(const PickInput& input, Random& random) {
   slots_.clear();
+  if (input.session_slot) Add(*input.session_slot);
   AddHomes(input);
   if (input.eligible.size() <= kScoreAllUpTo) {
     const size_t turn = random.Below(input.eligible.size());
     for (size_t i = 0; i < input.eligible.size(); ++i)
       Add(input.eligible[(turn + i) % input.eligible.size()]);
   } else {
-    if (input.session_slot) Add(*input.session_slot);
     AddHolders(input, random);
     for (int i = 0; i < 2; ++i) Add(input.eligible[random.Below(input.eligible.size())]);
   }
@@ -98,11 +98,18 @@ void CacheAware::Gather(const PickInput& input, Random& random) {
   mean_queue_ /= static_cast<double>(slots_.size());
 }
 
+// What a replica is taken to hold of the prompt: what the index knows, and at the session's last replica at least the session's
+// prompt of then, which this one most likely continues: the index sees nothing below a whole block.
+int64_t CacheAware::HeldTokens(const PickInput& input, uint32_t slot, int64_t matched) {
+  if (input.session_slot != slot) return matched;
+  return std::max(matched, std::min(input.session_tokens, input.prompt_tokens - 1));
+}
+
 Candidate CacheAware::Score(const PickInput& input, uint32_t slot) const {
   const Replica& replica = *input.fleet.at(slot);
-  const double rate = input.fleet.PrefillRateOf(replica, input.now);
+  const double rate = input.fleet.PrefillRateOf(replica);
   Candidate c{.replica = replica.id, .matched_tokens = input.MatchedTokens(slot)};
-  const auto u = static_cast<double>(input.prompt_tokens - c.matched_tokens);
+  const auto u = static_cast<double>(input.prompt_tokens - HeldTokens(input, slot, c.matched_tokens));
   const double q = (Queue(input, replica) + mean_queue_) / 2;
   const double e = EvictingShare(input, replica, u);
   c.own_s = replica.BacklogSeconds(input.now, rate) + u / rate;
@@ -128,7 +135,7 @@ size_t CacheAware::Cheapest(const PickInput& input, const std::vector<Candidate>
   }
   if (!branch) return any;
   if (bounded == candidates.size()) bounded = least_promised;
-  const double rate = input.fleet.PrefillRateOf(*input.fleet.at(slots_[any]), input.now);
+  const double rate = input.fleet.PrefillRateOf(*input.fleet.at(slots_[any]));
   const double whole_prompt_s = static_cast<double>(input.prompt_tokens) / rate * (1 + mean_queue_);
   return candidates[bounded].cost_s - candidates[any].cost_s <= whole_prompt_s ? bounded : any;
 }
@@ -139,7 +146,8 @@ Reason CacheAware::Explain(const PickInput& input, const std::vector<Candidate>&
   for (const Candidate& c : candidates) deepest = std::max(deepest, c.matched_tokens);
   const int64_t matched = candidates[chosen].matched_tokens;
   if (matched < deepest) return Reason::kSpill;
-  if (matched > 0) return input.session_slot == slots_[chosen] ? Reason::kSession : Reason::kPrefix;
+  if (input.session_slot == slots_[chosen]) return Reason::kSession;
+  if (matched > 0) return Reason::kPrefix;
   if (std::find(homes_.begin(), homes_.end(), slots_[chosen]) != homes_.end()) return Reason::kRing;
   return Reason::kLeastLoad;
 }
@@ -188,7 +196,8 @@ Pick CacheAware::Choose(const PickInput& input, Random& random) {
   sketch_.Count(input.prompt);
   RefreshBound(input);
   Gather(input, random);
-  const bool branch = !input.belief.index().Continues(input.path, input.prompt);
+  const bool session_goes_on = input.session_slot && input.session_tokens > 0;
+  const bool branch = !session_goes_on && !input.belief.index().Continues(input.path, input.prompt);
   Pick pick;
   pick.candidates.reserve(slots_.size());
   for (const uint32_t slot : slots_) pick.candidates.push_back(Score(input, slot));

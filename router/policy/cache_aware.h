@@ -1,7 +1,8 @@
 // CacheAware, the default: least marginal cost over few candidates, homes on an adaptive ring, new branches
 // by promise.
 //
-//   u    = prompt − matched_i              tokens to prefill there (in-flight prompts count as matched)
+//   u    = prompt − held_i                 tokens to prefill there (in-flight prompts count; the session's last
+//                                          replica holds at least the session's prompt of then)
 //   own  = B_i + u / R_i                   B: seconds of dispatched prefill not done yet; R: tokens/s
 //   q_i  = P_i + 0.5 · D_i                 requests awaiting their first token, and half of those decoding
 //   q    = (q_i + mean q) / 2              those who wait now, and those who will, at the mean load
@@ -43,6 +44,7 @@ class CacheAware : public Policy {
   void AddHomes(const PickInput& input);
   void AddHolders(const PickInput& input, Random& random);
   void Add(uint32_t slot);
+  static int64_t HeldTokens(const PickInput& input, uint32_t slot, int64_t matched);
   Candidate Score(const PickInput& input, uint32_t slot) const;
   size_t Cheapest(const PickInput& input, const std::vector<Candidate>& candidates, bool branch) const;
   Reason Explain(const PickInput& input, const std::vector<Candidate>& candidates, size_t chosen) const;

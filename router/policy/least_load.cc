@@ -23,7 +23,7 @@ Pick LeastPrefillTokens::Choose(const PickInput& input, Random& random) {
     const Replica& replica = *input.fleet.at(slot);
     const int64_t uncached = input.prompt_tokens - input.MatchedTokens(slot);
     return static_cast<double>(replica.PendingTokens(input.now) + uncached) /
-           input.fleet.PrefillRateOf(replica, input.now);
+           input.fleet.PrefillRateOf(replica);
   };
   return {.slot = ArgMin(input.eligible, random, cost), .reason = Reason::kLeastLoad};
 }

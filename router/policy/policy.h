@@ -31,6 +31,7 @@ struct PickInput {
   double mean_output_tokens = 0;
   std::optional<SessionKey> session;
   std::optional<uint32_t> session_slot;  // who served the session last, if eligible
+  int64_t session_tokens = 0;            // of the session's prompt there, in that replica's present life
   Instant now;
 
   /// Whole index blocks only, and never the last token.

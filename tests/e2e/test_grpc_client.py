@@ -63,7 +63,7 @@ def test_order_of_events_and_usage(stub, protos):
 def test_errors(stub, protos):
     pb = protos.inference
     wrong = [
-        (pb.GenerateRequest(), grpc.StatusCode.INVALID_ARGUMENT, "input"),
+        (pb.GenerateRequest(), grpc.StatusCode.INVALID_ARGUMENT, "openai_body"),
         (pb.GenerateRequest(text="x", model="no-such-model"), grpc.StatusCode.NOT_FOUND, "no-such-model"),
         (pb.GenerateRequest(text="x", sampling=pb.Sampling(temperature=9)), grpc.StatusCode.INVALID_ARGUMENT, "temperature"),
         (pb.GenerateRequest(text="x", sampling=pb.Sampling(max_tokens=0)), grpc.StatusCode.INVALID_ARGUMENT, "max_tokens"),

@@ -4,6 +4,7 @@
 
 #include "common/random.h"
 #include "router/fleet/charge.h"
+#include "router/fleet/replica_table.h"
 #include "router/fleet/session_table.h"
 #include "router/fleet/token_estimator.h"
 
@@ -153,12 +154,30 @@ TEST(Slowness, HalfSpeed_IsLearnt) {
 TEST(SessionTable, RecentHalfIsAlwaysKnown_SizeIsBounded) {
   SessionTable table(100);
   for (uint64_t i = 0; i < 10'000; ++i) {
-    table.Put(SessionKey{i}, ReplicaId{static_cast<uint32_t>(i % 7)});
+    table.Put(SessionKey{i}, {.replica = ReplicaId{static_cast<uint32_t>(i % 7)}, .epoch = Epoch{1}, .tokens = 5});
     ASSERT_LE(table.size(), 100u);
     for (uint64_t back = 0; back < std::min<uint64_t>(i + 1, 50); ++back)
       ASSERT_TRUE(table.Find(SessionKey{i - back}));
   }
   EXPECT_FALSE(table.Find(SessionKey{5}));
+}
+
+// Replicas that tell their rate: one that told nothing yet is taken for an average one, never for a faster one.
+TEST(ReplicaTable, ToldRates_UnknownIsTheMean_NoiseIsNoDifference) {
+  ReplicaTable table{HealthRules{}};
+  Replica& told = table.Add({.url = "grpc://a:1"});
+  Replica& noisy = table.Add({.url = "grpc://b:1"});
+  Replica& half = table.Add({.url = "grpc://c:1"});
+  Replica& unknown = table.Add({.url = "grpc://d:1"});
+  for (int i = 0; i < 200; ++i) {
+    table.OnLoadReport(told, {.prefill_tokens_per_second = 1000}, Instant{i});
+    table.OnLoadReport(noisy, {.prefill_tokens_per_second = 1120}, Instant{i});
+  }
+  EXPECT_EQ(table.PrefillRateOf(unknown), table.PrefillRateOf(told));
+  EXPECT_EQ(table.PrefillRateOf(noisy), table.PrefillRateOf(told));
+  EXPECT_NEAR(table.PrefillRateOf(told), 1060, 20);
+  table.OnLoadReport(half, {.prefill_tokens_per_second = 500}, Instant{0});
+  EXPECT_NEAR(table.PrefillRateOf(half) / table.PrefillRateOf(told), 0.5, 0.01);
 }
 
 TEST(TokenEstimator, LearnsPerModel) {
