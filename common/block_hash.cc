@@ -59,6 +59,11 @@ std::vector<BlockHash> HashChain(BlockHash root, std::span<const TokenId> tokens
                    block_tokens * sizeof(TokenId));
 }
 
+uint64_t HashProbe() {
+  const BlockHash root = ChainRoot({.model = "probe", .adapter = "a", .salt = "s"});
+  return ChainNext(ChainNext(root, std::string_view("kvring")), std::string_view("probe")).value;
+}
+
 uint64_t HashName(std::string_view name) { return XXH3_64bits(name.data(), name.size()); }
 
 }  // namespace kvring

@@ -38,6 +38,10 @@ std::vector<BlockHash> HashChain(BlockHash root, std::string_view bytes, size_t 
 /// The same over tokens. block_tokens > 0.
 std::vector<BlockHash> HashChain(BlockHash root, std::span<const TokenId> tokens, size_t block_tokens);
 
+/// The chain hash of a fixed prompt: router and replica compare it when they meet, and refuse each other if they would hash
+/// differently (PFX-10).
+uint64_t HashProbe();
+
 /// Plain 64-bit hash of a name (session keys, ring members, tenant salts): XXH3 with seed 0.
 uint64_t HashName(std::string_view name);
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/json_text.h"
+#include "common/utf8.h"
 
 namespace kvring::openai {
 namespace {
@@ -120,6 +121,21 @@ int HttpOfStatusCode(absl::StatusCode code) {
     default:
       return 500;
   }
+}
+
+std::string GrpcStatusText(const ApiError& error) {
+  constexpr size_t kMaxEncodedBytes = 4096;
+  std::string text;
+  AppendValidUtf8(text, std::string_view(error.message).substr(0, kMaxEncodedBytes));
+  size_t encoded = 0;
+  size_t fit = 0;
+  for (; fit < text.size(); ++fit) {
+    const auto byte = static_cast<unsigned char>(text[fit]);
+    encoded += byte >= 0x20 && byte <= 0x7E && byte != '%' ? 1 : 3;
+    if (encoded > kMaxEncodedBytes) break;
+  }
+  text.resize(fit - IncompleteUtf8Tail(std::string_view(text).substr(0, fit)));
+  return text;
 }
 
 ApiError FromStatus(const absl::Status& status) {

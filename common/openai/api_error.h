@@ -34,6 +34,9 @@ ApiError InternalError();
 absl::StatusCode StatusCodeOfHttp(int http_status);
 int HttpOfStatusCode(absl::StatusCode code);
 
+/// The message as a gRPC status may carry it: valid UTF-8, at most 4 KiB once percent-encoded for the header (GRP-09).
+std::string GrpcStatusText(const ApiError& error);
+
 /// The error of a Status that came from below: its message is shown only where it is the client's (4xx).
 ApiError FromStatus(const absl::Status& status);
 

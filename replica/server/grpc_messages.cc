@@ -1,12 +1,9 @@
 #include "replica/server/grpc_messages.h"
 
 #include "common/canonical_prompt.h"
-#include "common/utf8.h"
 
 namespace kvring::replica {
 namespace {
-
-constexpr size_t kMaxStatusBytes = 4096;
 
 void ReadSampling(const v1::Sampling& message, openai::SamplingFields& sampling) {
   if (message.has_max_tokens()) sampling.max_tokens = message.max_tokens();
@@ -145,9 +142,7 @@ v1::LoadReport ToMessage(const LoopLoad& load) {
 }
 
 grpc::Status ToStatus(const openai::ApiError& error) {
-  std::string text;
-  AppendValidUtf8(text, std::string_view(error.message).substr(0, kMaxStatusBytes - 3));
-  return {static_cast<grpc::StatusCode>(openai::StatusCodeOfHttp(error.http_status)), text};
+  return {static_cast<grpc::StatusCode>(openai::StatusCodeOfHttp(error.http_status)), openai::GrpcStatusText(error)};
 }
 
 }  // namespace kvring::replica

@@ -6,11 +6,6 @@
 
 namespace kvring::replica {
 
-uint64_t HashProbe() {
-  const BlockHash root = ChainRoot({.model = "probe", .adapter = "a", .salt = "s"});
-  return ChainNext(ChainNext(root, std::string_view("kvring")), std::string_view("probe")).value;
-}
-
 GrpcService::GrpcService(EngineLoop& loop, const ServedModel& model, ReplicaIdentity identity)
     : loop_(loop), model_(model), identity_(std::move(identity)) {}
 

@@ -38,8 +38,4 @@ class GrpcService : public v1::Inference::CallbackService {
   const ReplicaIdentity identity_;
 };
 
-/// The chain hash of a fixed prompt: router and replica compare it at the first message, and refuse each other if they would
-/// hash differently (PFX-10).
-uint64_t HashProbe();
-
 }  // namespace kvring::replica

@@ -29,13 +29,8 @@ gpr_timespec FromNow(Duration wait) {
 
 std::string ProbeMismatch(uint64_t probe) {
   return absl::StrCat("hash probe ", absl::Hex(probe, absl::kZeroPad16), " is not ours, ",
-                      absl::Hex(OwnHashProbe(), absl::kZeroPad16),
+                      absl::Hex(HashProbe(), absl::kZeroPad16),
                       ": the two sides hash prompts differently");
-}
-
-uint64_t OwnHashProbe() {
-  const BlockHash root = ChainRoot({.model = "probe", .adapter = "a", .salt = "s"});
-  return ChainNext(ChainNext(root, std::string_view("kvring")), std::string_view("probe")).value;
 }
 
 }  // namespace kvring::router

@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/block_hash.h"
 #include "common/runtime/log.h"
 #include "kvring/v1/inference.grpc.pb.h"
 #include "router/gateway/exchange_channel.h"
@@ -202,7 +203,7 @@ void ExchangeClient::Core::OnTimer(uint64_t generation) {
 
 bool ExchangeClient::Core::Accept(const v1::ReplicaInfo& info) {
   absl::MutexLock lock(&mutex_);
-  if (info.hash_probe() != OwnHashProbe()) {
+  if (info.hash_probe() != HashProbe()) {
     refusal_ = ProbeMismatch(info.hash_probe());
     Log(LogLevel::kError, "router", "replica refused", {{"address", options_.address}, {"reason", refusal_}});
     wait_ = options_.last_retry;

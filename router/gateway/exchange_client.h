@@ -82,8 +82,4 @@ class ExchangeClient {
   std::unique_ptr<Core> core_;
 };
 
-/// The chain hash of a fixed prompt as this program computes it: what a replica's `hash_probe` must equal
-/// (PFX-10).
-uint64_t OwnHashProbe();
-
 }  // namespace kvring::router

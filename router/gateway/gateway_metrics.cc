@@ -33,9 +33,24 @@ void SetReplicaGauges(MetricRegistry& registry, const ReplicaView& view) {
         static_cast<double>(view.failures));
 }
 
-void SetCounter(MetricRegistry& registry, std::string_view name, std::string_view help, uint64_t value) {
-  Counter& counter = registry.GetCounter(name, help);
-  counter.Add(value - counter.value());
+void SetCounter(MetricRegistry& registry, std::string_view name, std::string_view help, uint64_t value,
+                const Labels& labels = {}) {
+  registry.GetCounter(name, help, labels).Add(value);
+}
+
+void SetTotals(MetricRegistry& registry, const Totals& totals) {
+  SetCounter(registry, "kvring_prompt_tokens_total", "Prompt tokens, as reported by the replicas.",
+             totals.prompt_tokens);
+  SetCounter(registry, "kvring_cached_tokens_total", "Prompt tokens found in caches, as reported.",
+             totals.cached_tokens);
+  SetCounter(registry, "kvring_predicted_cached_tokens_total",
+             "Prompt tokens that the router expected in caches.", totals.predicted_cached_tokens);
+  SetCounter(registry, "kvring_completion_tokens_total", "Generated tokens, as reported.",
+             totals.completion_tokens);
+  for (size_t i = 0; i < totals.reasons.size(); ++i) {
+    SetCounter(registry, "kvring_decisions_total", "Requests placed, by the reason of their last placement.",
+               totals.reasons[i], {{"reason", std::string(ReasonName(static_cast<Reason>(i)))}});
+  }
 }
 
 }  // namespace
@@ -58,30 +73,26 @@ GatewayMetrics::GatewayMetrics(MetricRegistry& registry)
       duration(registry.GetHistogram("kvring_request_seconds", "Request read to end of answer.",
                                      SecondsBounds())) {}
 
-std::string MetricsPage(MetricRegistry& registry, RouterGuard& guard, const HttpUpstreamCounters& upstream,
+// What the core and the pools know is put into a registry of this scrape alone: series of members that left vanish with it
+// (OBS-04), and two scrapes at a time do not meet.
+std::string MetricsPage(const MetricRegistry& registry, RouterGuard& guard, const HttpUpstreamCounters& upstream,
                         size_t client_connections) {
   const Instant now = Now();
   const auto [views, totals] =
       guard.With([&](Router& router) { return std::pair(router.Replicas(now), router.totals()); });
-  for (const ReplicaView& view : views) SetReplicaGauges(registry, view);
-  registry.GetGauge("kvring_client_connections", "Open client connections.")
+  MetricRegistry scrape;
+  for (const ReplicaView& view : views) SetReplicaGauges(scrape, view);
+  SetTotals(scrape, totals);
+  scrape.GetGauge("kvring_client_connections", "Open client connections.")
       .Set(static_cast<double>(client_connections));
-  registry.GetGauge("kvring_replicas", "Members of the fleet.").Set(static_cast<double>(views.size()));
-  SetCounter(registry, "kvring_prompt_tokens_total", "Prompt tokens, as reported by the replicas.",
-             totals.prompt_tokens);
-  SetCounter(registry, "kvring_cached_tokens_total", "Prompt tokens found in caches, as reported.",
-             totals.cached_tokens);
-  SetCounter(registry, "kvring_predicted_cached_tokens_total",
-             "Prompt tokens that the router expected in caches.", totals.predicted_cached_tokens);
-  SetCounter(registry, "kvring_completion_tokens_total", "Generated tokens, as reported.",
-             totals.completion_tokens);
-  SetCounter(registry, "kvring_upstream_connections_opened_total", "Connections opened to replicas.",
+  scrape.GetGauge("kvring_replicas", "Members of the fleet.").Set(static_cast<double>(views.size()));
+  SetCounter(scrape, "kvring_upstream_connections_opened_total", "Connections opened to replicas.",
              upstream.opened.load());
-  SetCounter(registry, "kvring_upstream_connections_reused_total", "Requests sent on kept connections.",
+  SetCounter(scrape, "kvring_upstream_connections_reused_total", "Requests sent on kept connections.",
              upstream.reused.load());
-  SetCounter(registry, "kvring_stale_connection_replays_total",
+  SetCounter(scrape, "kvring_stale_connection_replays_total",
              "Requests sent again because a kept connection was dead.", upstream.stale_replays.load());
-  return registry.Expose();
+  return registry.Expose() + scrape.Expose();
 }
 
 }  // namespace kvring::router

@@ -27,8 +27,8 @@ struct GatewayMetrics {
   BucketHistogram& duration;
 };
 
-/// Everything in the registry, with gauges of the core and of the upstream pools brought up to date first.
-std::string MetricsPage(MetricRegistry& registry, RouterGuard& guard, const HttpUpstreamCounters& upstream,
+/// Everything in the registry, then what the core and the upstream pools know at this moment.
+std::string MetricsPage(const MetricRegistry& registry, RouterGuard& guard, const HttpUpstreamCounters& upstream,
                         size_t client_connections);
 
 }  // namespace kvring::router

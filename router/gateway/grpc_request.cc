@@ -4,12 +4,10 @@
 
 #include "common/canonical_prompt.h"
 #include "common/openai/request_head.h"
-#include "common/utf8.h"
 
 namespace kvring::router {
 namespace {
 
-constexpr size_t kMaxStatusBytes = 4096;  // as it travels: gRPC percent-encodes all but printable ASCII
 
 std::optional<openai::ApiError> ReadBody(const v1::OpenAiBody& message, GrpcRequest& request) {
   request.chat = message.route() == "/v1/chat/completions";
@@ -77,18 +75,7 @@ std::optional<openai::ApiError> ReadGrpcRequest(const v1::GenerateRequest& messa
 }
 
 grpc::Status StatusOf(const openai::ApiError& error) {
-  std::string text;
-  AppendValidUtf8(text, std::string_view(error.message).substr(0, kMaxStatusBytes));
-  size_t encoded = 0;
-  size_t fit = 0;
-  while (fit < text.size()) {
-    const auto byte = static_cast<unsigned char>(text[fit]);
-    encoded += byte >= 0x20 && byte <= 0x7E && byte != '%' ? 1 : 3;
-    if (encoded > kMaxStatusBytes) break;
-    ++fit;
-  }
-  text.resize(fit - IncompleteUtf8Tail(std::string_view(text).substr(0, fit)));
-  return {static_cast<grpc::StatusCode>(openai::StatusCodeOfHttp(error.http_status)), text};
+  return {static_cast<grpc::StatusCode>(openai::StatusCodeOfHttp(error.http_status)), openai::GrpcStatusText(error)};
 }
 
 }  // namespace kvring::router

@@ -27,6 +27,9 @@ TEST(BlockHash, GoldenVectors_PFX_10) {
   EXPECT_EQ(HashChain(root, std::string(256, 'x'), 256).at(0).value, 0x82d59109c4912d63ULL);
 }
 
+// Both sides of a connection compare it: it never changes without a reason that every replica must follow.
+TEST(BlockHash, Probe_IsFixed_PFX_10) { EXPECT_EQ(HashProbe(), 0xb49e91f70580fd02ULL); }
+
 TEST(BlockHash, RootFields_EachSeparates_AndBordersCount) {
   std::set<uint64_t> roots;
   for (const CacheIdentity& identity : {CacheIdentity{"a", "", ""}, {"", "a", ""}, {"", "", "a"}, {"ab", "", ""},

@@ -4,6 +4,8 @@
 
 #include <boost/json.hpp>
 
+#include "common/utf8.h"
+
 namespace kvring::openai {
 namespace {
 
@@ -34,6 +36,21 @@ TEST(ApiError, InternalStatus_ShowsNothingOfTheInside) {
   EXPECT_EQ(error.http_status, 500);
   EXPECT_EQ(error.message.find("secret"), std::string::npos);
   EXPECT_EQ(FromStatus(absl::InvalidArgumentError("bad n")).message, "bad n");
+}
+
+// GRP-09: what travels is percent-encoded; the text is cut so that the encoded form stays within 4 KiB, at a character's border.
+TEST(ApiError, GrpcStatusText_IsBoundedAsItTravels_GRP_09) {
+  ApiError error;
+  for (const char* unit : {"a", "\u00E9", "\U0001F600", "%", "\xFF"}) {
+    error.message.clear();
+    while (error.message.size() < 200 << 10) error.message += unit;
+    const std::string text = GrpcStatusText(error);
+    size_t encoded = 0;
+    for (const char c : text) encoded += c >= 0x20 && c <= 0x7E && c != '%' ? 1 : 3;
+    EXPECT_LE(encoded, 4096u) << unit;
+    EXPECT_GT(encoded, 4000u) << unit;
+    EXPECT_TRUE(IsValidUtf8(text)) << unit;
+  }
 }
 
 }  // namespace

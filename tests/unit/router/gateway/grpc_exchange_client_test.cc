@@ -2,6 +2,7 @@
 
 #include "router/gateway/exchange_client.h"
 #include "tests/unit/router/gateway/grpc_scripted_replica.h"
+#include "common/block_hash.h"
 
 namespace kvring::router {
 namespace {
@@ -142,7 +143,7 @@ TEST(ExchangeClient, Grp04_ComesBackWithoutAnyRequest) {
 
 TEST(ExchangeClient, Pfx10_OtherHashIsRefusedLoudly) {
   ScriptedReplica replica(test::AnswerShort);
-  replica.info().set_hash_probe(OwnHashProbe() + 1);
+  replica.info().set_hash_probe(HashProbe() + 1);
   Listener listener;
   ExchangeClient client(Fast(replica.address()), listener);
   ASSERT_TRUE(Eventually([&] { return listener.LastDown().find("hash probe") != std::string::npos; }));
@@ -152,7 +153,7 @@ TEST(ExchangeClient, Pfx10_OtherHashIsRefusedLoudly) {
 
 TEST(ExchangeClient, Pfx10_ProbeIsTheGoldenValue) {
   // Not computed here: the value that any build on any machine must give.
-  EXPECT_EQ(absl::StrCat(absl::Hex(OwnHashProbe(), absl::kZeroPad16)), "b49e91f70580fd02");
+  EXPECT_EQ(absl::StrCat(absl::Hex(HashProbe(), absl::kZeroPad16)), "b49e91f70580fd02");
 }
 
 TEST(ExchangeClient, Grp06_TooLargeIsRefusedAtOnce_NamingSizeAndLimit) {

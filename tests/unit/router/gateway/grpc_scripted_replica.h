@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/block_hash.h"
 #include "common/runtime/clock.h"
 #include "kvring/v1/inference.grpc.pb.h"
 #include "router/gateway/exchange_client.h"
@@ -84,7 +85,7 @@ class ScriptedReplica final : public v1::Inference::Service {
     info_.add_models("m");
     info_.set_block_size(16);
     info_.set_kv_capacity_tokens(4096);
-    info_.set_hash_probe(OwnHashProbe());
+    info_.set_hash_probe(HashProbe());
     Start();
   }
   ~ScriptedReplica() override { Stop(); }
