@@ -10,13 +10,16 @@
 namespace kvring {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "token blocks are hashed as little-endian 32-bit integers");
+static_assert(std::endian::native == std::endian::little,
+              "token blocks are hashed as little-endian 32-bit integers");
 
-// Folded 64x64 -> 128 multiply (the mixer of wyhash): every output bit depends on every bit of both inputs, and order
-// counts because the two sides meet different constants.
+// Folded 64x64 -> 128 multiply (the mixer of wyhash): every output bit depends on every bit of both inputs,
+// and order counts because the two sides meet different constants.
 BlockHash Mix(BlockHash parent, uint64_t block) {
-  const auto product = static_cast<unsigned __int128>(parent.value ^ 0xa0761d6478bd642fULL) * (block ^ 0xe7037ed1a0b428dbULL);
-  return {static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^ std::rotl(parent.value, 32)};
+  const auto product =
+      static_cast<unsigned __int128>(parent.value ^ 0xa0761d6478bd642fULL) * (block ^ 0xe7037ed1a0b428dbULL);
+  return {static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^
+          std::rotl(parent.value, 32)};
 }
 
 void AppendField(std::string& out, std::string_view field) {

@@ -1,7 +1,8 @@
-// The block hash chain: h_i = Mix(h_{i-1}, XXH3(block_i)), rooted in what must not be shared: model, adapter, tenant salt.
-// Equal chains mean equal prefixes (up to 64-bit collisions: the engine compares tokens on a hit, the router's answer is
-// only a prediction). The one implementation for router, engine, ledger, simulator and audit; golden vectors in its test.
-// Values are the same on every machine of either byte order. Pure.
+// The block hash chain: h_i = Mix(h_{i-1}, XXH3(block_i)), rooted in what must not be shared: model, adapter,
+// tenant salt. Equal chains mean equal prefixes (up to 64-bit collisions: the engine compares tokens on a
+// hit, the router's answer is only a prediction). The one implementation for router, engine, ledger,
+// simulator and audit; golden vectors in its test. Values are the same on every machine of either byte order.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +39,8 @@ std::vector<BlockHash> HashChain(BlockHash root, std::string_view bytes, size_t 
 /// The same over tokens. block_tokens > 0.
 std::vector<BlockHash> HashChain(BlockHash root, std::span<const TokenId> tokens, size_t block_tokens);
 
-/// The chain hash of a fixed prompt: router and replica compare it when they meet, and refuse each other if they would hash
-/// differently (PFX-10).
+/// The chain hash of a fixed prompt: router and replica compare it when they meet, and refuse each other if
+/// they would hash differently (PFX-10).
 uint64_t HashProbe();
 
 /// Plain 64-bit hash of a name (session keys, ring members, tenant salts): XXH3 with seed 0.

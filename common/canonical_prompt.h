@@ -1,5 +1,6 @@
-// CanonicalPrompt: the bytes that stand for a prompt wherever prefixes are compared: the router's residency index, the
-// ledger, the audit, and the replica's map from token blocks to bytes. One layout, independent of JSON spelling:
+// CanonicalPrompt: the bytes that stand for a prompt wherever prefixes are compared: the router's residency
+// index, the ledger, the audit, and the replica's map from token blocks to bytes. One layout, independent of
+// JSON spelling:
 //
 //   tools                     the raw JSON of `tools` as sent, then 0x1E          (absent: nothing)
 //   each message              role 0x1F part part … [0x1D extras] 0x1E
@@ -8,8 +9,9 @@
 //     extras                  raw JSON of name, tool_calls, tool_call_id, where present, in that order
 //   a plain text prompt       its bytes alone
 //
-// A message's text cannot forge a border that matters: a prompt that contains 0x1E can at worst mislead the router's
-// prediction, never the engine, which compares tokens. Golden vectors in the test. Pure; not thread-safe.
+// A message's text cannot forge a border that matters: a prompt that contains 0x1E can at worst mislead the
+// router's prediction, never the engine, which compares tokens. Golden vectors in the test. Pure; not
+// thread-safe.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// ChatMessage: one message of a chat as it came in, with where its user-written parts stand in the canonical prompt. Plain data.
+// ChatMessage: one message of a chat as it came in, with where its user-written parts stand in the canonical
+// prompt. Plain data.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,8 @@ namespace kvring {
 
 struct ChatMessage {
   std::string role;
-  std::string content;       // text parts joined; empty for null
-  std::string name;          // raw JSON of further fields, empty where absent
+  std::string content;  // text parts joined; empty for null
+  std::string name;     // raw JSON of further fields, empty where absent
   std::string tool_calls;
   std::string tool_call_id;
   std::string opaque_type;   // type of the first part that is not text, empty when all is text

@@ -1,5 +1,5 @@
-// KVRING_CHECK: a programmer's error ends the process with file, line and words, in release builds too. Input errors never
-// come here; they are absl::Status at the edges.
+// KVRING_CHECK: a programmer's error ends the process with file, line and words, in release builds too. Input
+// errors never come here; they are absl::Status at the edges.
 #pragma once
 
 #include <cstdio>
@@ -12,9 +12,9 @@ namespace kvring::internal {
 }
 }  // namespace kvring::internal
 
-#define KVRING_CHECK(condition)                                                   \
-  do {                                                                            \
-    if (!(condition)) [[unlikely]] {                                              \
-      ::kvring::internal::CheckFailed(__FILE__, __LINE__, #condition);            \
-    }                                                                             \
+#define KVRING_CHECK(condition)                                        \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]] {                                   \
+      ::kvring::internal::CheckFailed(__FILE__, __LINE__, #condition); \
+    }                                                                  \
   } while (false)

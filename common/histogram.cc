@@ -6,7 +6,8 @@
 
 namespace kvring {
 
-// value < 32: bucket = value. Else octave o = width - 6 >= 0 and bucket = (o + 1) * 32 + the 5 bits after the leading one.
+// value < 32: bucket = value. Else octave o = width - 6 >= 0 and bucket = (o + 1) * 32 + the 5 bits after the
+// leading one.
 int Histogram::Bucket(uint64_t value) {
   if (value < (1u << kSubBits)) return static_cast<int>(value);
   const int shift = std::bit_width(value) - 1 - kSubBits;

@@ -1,5 +1,6 @@
-// Histogram: counts of non-negative integers in log-linear buckets (32 per power of two, so a quantile is at most 3.2 %
-// above the true value; values below 32 are exact). The layout of HdrHistogram (Tene). Not thread-safe.
+// Histogram: counts of non-negative integers in log-linear buckets (32 per power of two, so a quantile is at
+// most 3.2 % above the true value; values below 32 are exact). The layout of HdrHistogram (Tene). Not
+// thread-safe.
 #pragma once
 
 #include <array>

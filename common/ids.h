@@ -28,7 +28,8 @@ using BlockId = StrongId<struct BlockIdTag, int32_t>;
 using SequenceId = StrongId<struct SequenceIdTag, uint64_t>;
 /// One request at one router or one replica; unique for the life of that process, never taken from a client.
 using RequestId = StrongId<struct RequestIdTag, uint64_t>;
-/// A replica as one router knows it; never reused within a router's life, so a late report cannot hit a successor.
+/// A replica as one router knows it; never reused within a router's life, so a late report cannot hit a
+/// successor.
 using ReplicaId = StrongId<struct ReplicaIdTag, uint32_t>;
 /// One life of a replica process: random 64 bits drawn at its start. A new epoch means an empty cache.
 using Epoch = StrongId<struct EpochTag, uint64_t>;

@@ -1,5 +1,6 @@
-// Instant: a point in time as a value. Pure code takes `now` as an argument and never asks a clock; the live system fills
-// it from common/runtime/clock.h (monotonic), the simulator from its event queue. The origin is unspecified.
+// Instant: a point in time as a value. Pure code takes `now` as an argument and never asks a clock; the live
+// system fills it from common/runtime/clock.h (monotonic), the simulator from its event queue. The origin is
+// unspecified.
 #pragma once
 
 #include <chrono>

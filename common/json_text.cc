@@ -74,7 +74,8 @@ void AppendJsonInt(std::string& out, int64_t value) {
 }
 
 bool HasLoneSurrogate(std::string_view json) {
-  for (size_t i = json.find('\\'); i != std::string_view::npos && i + 1 < json.size(); i = json.find('\\', i)) {
+  for (size_t i = json.find('\\'); i != std::string_view::npos && i + 1 < json.size();
+       i = json.find('\\', i)) {
     if (json[i + 1] != 'u') {
       i += 2;
       continue;
@@ -83,7 +84,8 @@ bool HasLoneSurrogate(std::string_view json) {
     if (IsLowSurrogate(unit)) return true;
     i += 6;
     if (!IsHighSurrogate(unit)) continue;
-    if (i + 1 >= json.size() || json[i] != '\\' || json[i + 1] != 'u' || !IsLowSurrogate(HexAt(json, i + 2))) return true;
+    if (i + 1 >= json.size() || json[i] != '\\' || json[i + 1] != 'u' || !IsLowSurrogate(HexAt(json, i + 2)))
+      return true;
     i += 6;
   }
   return false;

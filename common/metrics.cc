@@ -54,7 +54,8 @@ void AppendSample(std::string& out, std::string_view name, const Labels& labels,
   out += '\n';
 }
 
-void AppendHistogram(std::string& out, const std::string& name, const Labels& labels, const BucketHistogram& histogram) {
+void AppendHistogram(std::string& out, const std::string& name, const Labels& labels,
+                     const BucketHistogram& histogram) {
   double cumulative = 0;
   for (size_t i = 0; i <= histogram.bounds().size(); ++i) {
     cumulative += static_cast<double>(histogram.bucket(i));
@@ -109,8 +110,8 @@ Gauge& MetricRegistry::GetGauge(std::string_view name, std::string_view help, co
   return *series.gauge;
 }
 
-BucketHistogram& MetricRegistry::GetHistogram(std::string_view name, std::string_view help, std::vector<double> bounds,
-                                              const Labels& labels) {
+BucketHistogram& MetricRegistry::GetHistogram(std::string_view name, std::string_view help,
+                                              std::vector<double> bounds, const Labels& labels) {
   absl::MutexLock lock(&mutex_);
   Series& series = Find(name, help, Type::kHistogram, labels);
   if (!series.histogram) series.histogram = std::make_unique<BucketHistogram>(std::move(bounds));
@@ -139,7 +140,8 @@ std::string MetricRegistry::Expose() const {
     out += kTypes[static_cast<int>(family.type)];
     out += '\n';
     for (const auto& [labels, series] : family.series) {
-      if (series.counter) AppendSample(out, name, labels, "", "", static_cast<double>(series.counter->value()));
+      if (series.counter)
+        AppendSample(out, name, labels, "", "", static_cast<double>(series.counter->value()));
       if (series.gauge) AppendSample(out, name, labels, "", "", series.gauge->value());
       if (series.histogram) AppendHistogram(out, name, labels, *series.histogram);
     }

@@ -1,6 +1,7 @@
-// Counters, gauges and histograms with labels, and their Prometheus text form (exposition format 0.0.4). Updating a metric
-// is one relaxed atomic operation and takes no lock; creating, removing and exposing take the registry's. Metric code can
-// never fail a caller: a name used with two types is a programmer's error (CHECK), everything else is a value.
+// Counters, gauges and histograms with labels, and their Prometheus text form (exposition format 0.0.4).
+// Updating a metric is one relaxed atomic operation and takes no lock; creating, removing and exposing take
+// the registry's. Metric code can never fail a caller: a name used with two types is a programmer's error
+// (CHECK), everything else is a value.
 #pragma once
 
 #include <atomic>
@@ -65,7 +66,8 @@ class MetricRegistry {
   BucketHistogram& GetHistogram(std::string_view name, std::string_view help, std::vector<double> bounds,
                                 const Labels& labels = {});
 
-  /// Drops every series that carries this label pair (a replica that left). The caller must hold no reference to them.
+  /// Drops every series that carries this label pair (a replica that left). The caller must hold no reference
+  /// to them.
   void Remove(std::string_view label, std::string_view value);
 
   /// Everything in exposition format, names and labels in lexical order.

@@ -1,6 +1,6 @@
-// Random: a small seeded generator (xoshiro256**, Blackman and Vigna 2018; seeded through SplitMix64). Same seed, same
-// sequence on every machine. Pure code takes one by reference; only common/runtime/entropy.h makes unpredictable seeds.
-// Not for secrets. Not thread-safe.
+// Random: a small seeded generator (xoshiro256**, Blackman and Vigna 2018; seeded through SplitMix64). Same
+// seed, same sequence on every machine. Pure code takes one by reference; only common/runtime/entropy.h makes
+// unpredictable seeds. Not for secrets. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -40,7 +40,8 @@ class Random {
     return result;
   }
 
-  /// Uniform in [0, bound); bound must be positive (Lemire's multiply-shift; bias below 2^-32 for bounds below 2^32).
+  /// Uniform in [0, bound); bound must be positive (Lemire's multiply-shift; bias below 2^-32 for bounds
+  /// below 2^32).
   uint64_t Below(uint64_t bound) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * bound) >> 64);
   }

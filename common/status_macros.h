@@ -4,11 +4,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define KVRING_RETURN_IF_ERROR(expression)             \
-  do {                                                 \
+#define KVRING_RETURN_IF_ERROR(expression)                    \
+  do {                                                        \
     if (absl::Status status_ = (expression); !status_.ok()) { \
-      return status_;                                  \
-    }                                                  \
+      return status_;                                         \
+    }                                                         \
   } while (false)
 
 #define KVRING_CONCAT_INNER_(a, b) a##b

@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// What stands at the start of `text` (not empty): `length` bytes that are one character, an ill-formed part to be replaced as
-// a whole, or the beginning of a character whose end is not there.
+// What stands at the start of `text` (not empty): `length` bytes that are one character, an ill-formed part
+// to be replaced as a whole, or the beginning of a character whose end is not there.
 struct Piece {
   enum Kind { kCharacter, kIllFormed, kIncomplete } kind;
   size_t length;

@@ -1,4 +1,5 @@
 // clang-format off: the configuration must come first.
-#include "common/net/asio.h"
 #include <boost/asio/impl/src.hpp>
+
+#include "common/net/asio.h"
 // clang-format on

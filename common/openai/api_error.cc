@@ -47,12 +47,14 @@ ApiError InvalidRequest(std::string_view param, std::string message, std::string
   return {400, "invalid_request_error", std::string(code), std::string(param), std::move(message)};
 }
 
-ApiError ContextLengthExceeded(std::string_view param, int64_t limit, int64_t prompt_tokens, int64_t requested_tokens) {
-  return InvalidRequest(param,
-                        absl::StrCat("This model's maximum context length is ", limit, " tokens. You requested ",
-                                     prompt_tokens + requested_tokens, " tokens (", prompt_tokens, " in the prompt, ",
-                                     requested_tokens, " for the completion)."),
-                        "context_length_exceeded");
+ApiError ContextLengthExceeded(std::string_view param, int64_t limit, int64_t prompt_tokens,
+                               int64_t requested_tokens) {
+  return InvalidRequest(
+      param,
+      absl::StrCat("This model's maximum context length is ", limit, " tokens. You requested ",
+                   prompt_tokens + requested_tokens, " tokens (", prompt_tokens, " in the prompt, ",
+                   requested_tokens, " for the completion)."),
+      "context_length_exceeded");
 }
 
 ApiError ModelNotFound(std::string_view model) {
@@ -87,7 +89,8 @@ absl::StatusCode StatusCodeOfHttp(int http_status) {
     case 503:
       return absl::StatusCode::kUnavailable;
     default:
-      return http_status >= 400 && http_status < 500 ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kInternal;
+      return http_status >= 400 && http_status < 500 ? absl::StatusCode::kInvalidArgument
+                                                     : absl::StatusCode::kInternal;
   }
 }
 

@@ -79,7 +79,8 @@ MaybeError ReadStop(json::value value, std::vector<std::string>& out) {
     if (auto error = std::move(element).get(item)) return JsonError(error, "stop");
     const std::string path = absl::StrCat("stop[", out.size(), "]");
     if (auto error = ReadString(item, path, out.emplace_back())) return error;
-    if (out.size() > kMaxStops) return InvalidRequest("stop", absl::StrCat("stop holds more than ", kMaxStops, " strings."));
+    if (out.size() > kMaxStops)
+      return InvalidRequest("stop", absl::StrCat("stop holds more than ", kMaxStops, " strings."));
   }
   return std::nullopt;
 }
@@ -94,9 +95,11 @@ MaybeError ReadLogitBias(json::value value, std::map<TokenId, float>& out) {
     if (auto error = field.unescaped_key().get(key)) return JsonError(error, "logit_bias");
     TokenId id = -1;
     const auto [end, parsed] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (parsed != std::errc() || end != key.data() + key.size() || id < 0) return WrongType("logit_bias", "keyed by token ids");
+    if (parsed != std::errc() || end != key.data() + key.size() || id < 0)
+      return WrongType("logit_bias", "keyed by token ids");
     double bias = 0;
-    if (auto error = ReadNumber(field.value(), absl::StrCat("logit_bias.", id), -100, 100, bias)) return error;
+    if (auto error = ReadNumber(field.value(), absl::StrCat("logit_bias.", id), -100, 100, bias))
+      return error;
     out[id] = static_cast<float>(bias);
   }
   return std::nullopt;
@@ -200,7 +203,8 @@ class GenerationReader {
   }
 
   static ApiError WrongPrompt() {
-    return WrongType("prompt", "a string, an array of strings, an array of token ids or an array of such arrays");
+    return WrongType("prompt",
+                     "a string, an array of strings, an array of token ids or an array of such arrays");
   }
 
   // flat_ids: the outer array itself is one prompt of ids.
@@ -238,7 +242,8 @@ class GenerationReader {
 
   static MaybeError TokenOf(json::value item, std::vector<TokenId>& out) {
     int32_t id = 0;
-    if (auto error = ReadInt32(item, absl::StrCat("prompt[", out.size(), "]"), 0, INT32_MAX, id)) return error;
+    if (auto error = ReadInt32(item, absl::StrCat("prompt[", out.size(), "]"), 0, INT32_MAX, id))
+      return error;
     out.push_back(id);
     return std::nullopt;
   }
@@ -253,7 +258,8 @@ class GenerationReader {
   }
 
   MaybeError FinishChat() {
-    if (request_.messages.empty()) return InvalidRequest("messages", "messages must hold at least one message.");
+    if (request_.messages.empty())
+      return InvalidRequest("messages", "messages must hold at least one message.");
     if (top_logprobs_.has_value() && !chat_logprobs_) {
       return InvalidRequest("top_logprobs", "top_logprobs is only allowed when logprobs is true.");
     }
@@ -299,12 +305,15 @@ MaybeError CheckSampling(const SamplingFields& sampling, bool max_tokens_zero_al
   if (sampling.max_tokens.has_value() && *sampling.max_tokens < (max_tokens_zero_allowed ? 0 : 1)) {
     return OutOfRange("max_tokens", "at least 1 (0 is for completions with echo)");
   }
-  if (!(sampling.temperature >= 0 && sampling.temperature <= 2)) return OutOfRange("temperature", "a number from 0 to 2");
+  if (!(sampling.temperature >= 0 && sampling.temperature <= 2))
+    return OutOfRange("temperature", "a number from 0 to 2");
   if (!(sampling.top_p > 0 && sampling.top_p <= 1)) return OutOfRange("top_p", "above 0 and at most 1");
   if (sampling.top_k < 0) return OutOfRange("top_k", "0 or more");
   if (sampling.n < 1 || sampling.n > kMaxChoices) return OutOfRange("n", "an integer from 1 to 128");
-  if (!(std::abs(sampling.frequency_penalty) <= 2)) return OutOfRange("frequency_penalty", "a number from -2 to 2");
-  if (!(std::abs(sampling.presence_penalty) <= 2)) return OutOfRange("presence_penalty", "a number from -2 to 2");
+  if (!(std::abs(sampling.frequency_penalty) <= 2))
+    return OutOfRange("frequency_penalty", "a number from -2 to 2");
+  if (!(std::abs(sampling.presence_penalty) <= 2))
+    return OutOfRange("presence_penalty", "a number from -2 to 2");
   if (sampling.logprobs.has_value() && (*sampling.logprobs < 0 || *sampling.logprobs > kMaxTopLogprobs)) {
     return OutOfRange("logprobs", "an integer from 0 to 20");
   }

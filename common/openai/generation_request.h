@@ -1,5 +1,6 @@
-// GenerationRequest: a whole OpenAI completion or chat body, read and validated once, as an engine needs it. Every wrong
-// field is a 400 that names it. Defaults are OpenAI's. Fields that do not change the answer are accepted and ignored.
+// GenerationRequest: a whole OpenAI completion or chat body, read and validated once, as an engine needs it.
+// Every wrong field is a 400 that names it. Defaults are OpenAI's. Fields that do not change the answer are
+// accepted and ignored.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +25,14 @@ struct SamplingFields {
   int32_t top_k = 0;                  // 0: off (our extension, as in vLLM)
   double min_p = 0;                   // [0, 1] (extension)
   std::optional<uint64_t> seed;
-  int32_t n = 1;                      // 1 to 128
-  std::vector<std::string> stop;      // up to 16, none empty
-  double frequency_penalty = 0;       // [-2, 2]
-  double presence_penalty = 0;        // [-2, 2]
-  std::optional<int32_t> logprobs;    // top alternatives, 0 to 20; absent: none
+  int32_t n = 1;                    // 1 to 128
+  std::vector<std::string> stop;    // up to 16, none empty
+  double frequency_penalty = 0;     // [-2, 2]
+  double presence_penalty = 0;      // [-2, 2]
+  std::optional<int32_t> logprobs;  // top alternatives, 0 to 20; absent: none
   std::map<TokenId, float> logit_bias;
-  int32_t min_tokens = 0;             // extension
-  bool ignore_eos = false;            // extension
+  int32_t min_tokens = 0;   // extension
+  bool ignore_eos = false;  // extension
 };
 
 struct GenerationRequest {
@@ -39,24 +40,25 @@ struct GenerationRequest {
   std::string model;
   bool stream = false;
   bool include_usage = false;
-  bool echo = false;                  // completions: the prompt is part of the answer
-  std::string cache_salt;             // extension, as in vLLM
+  bool echo = false;       // completions: the prompt is part of the answer
+  std::string cache_salt;  // extension, as in vLLM
   std::string user;
   SamplingFields sampling;
 
   // Chat.
   std::vector<ChatMessage> messages;
-  std::string tools_json;             // raw, empty when absent
+  std::string tools_json;  // raw, empty when absent
   // Completions: one entry per prompt; exactly one of the two lists is filled.
   std::vector<std::string> prompts;
   std::vector<std::vector<TokenId>> prompt_ids;
 
-  std::string canonical;              // canonical bytes of the chat, tools first; empty for completions
+  std::string canonical;  // canonical bytes of the chat, tools first; empty for completions
 };
 
 /// Reads and validates. `body` may be reallocated for padding, never changed.
 std::optional<ApiError> ReadGenerationRequest(Route route, std::string& body, GenerationRequest& request);
-/// The checks of the values alone, for requests that came another way (gRPC fields). `chat`: max_tokens 0 is refused.
+/// The checks of the values alone, for requests that came another way (gRPC fields). `chat`: max_tokens 0 is
+/// refused.
 std::optional<ApiError> CheckSampling(const SamplingFields& sampling, bool max_tokens_zero_allowed);
 
 }  // namespace kvring::openai

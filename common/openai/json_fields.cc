@@ -1,5 +1,6 @@
-#include "absl/strings/str_cat.h"
 #include "common/openai/json_fields.h"
+
+#include "absl/strings/str_cat.h"
 #include "common/json_text.h"
 #include "common/openai/request_head.h"
 
@@ -7,11 +8,14 @@ namespace kvring::openai {
 namespace {
 
 // "messages[3].content"
-std::string FieldPath(size_t message, const char* field) { return absl::StrCat("messages[", message, "].", field); }
+std::string FieldPath(size_t message, const char* field) {
+  return absl::StrCat("messages[", message, "].", field);
+}
 
 std::optional<ApiError> CheckOpaque(std::string_view raw, const std::string& path) {
   if (!HasLoneSurrogate(raw)) return std::nullopt;
-  return InvalidRequest(path, absl::StrCat(path, " contains a lone surrogate escape; text must be valid Unicode."));
+  return InvalidRequest(path,
+                        absl::StrCat(path, " contains a lone surrogate escape; text must be valid Unicode."));
 }
 
 std::string_view TrimSpace(std::string_view text) {
@@ -39,14 +43,16 @@ simdjson::error_code RawJson(json::value value, std::string_view& raw) {
 
 class MessageWalker {
  public:
-  MessageWalker(CanonicalPrompt& canonical, std::vector<ChatMessage>* out) : canonical_(canonical), out_(out) {}
+  MessageWalker(CanonicalPrompt& canonical, std::vector<ChatMessage>* out)
+      : canonical_(canonical), out_(out) {}
 
   std::optional<ApiError> Walk(json::value value) {
     json::array array;
     if (auto error = value.get_array().get(array)) return JsonError(error, "messages");
     for (auto element : array) {
       json::object object;
-      if (auto error = element.get_object().get(object)) return JsonError(error, absl::StrCat("messages[", index_, "]"));
+      if (auto error = element.get_object().get(object))
+        return JsonError(error, absl::StrCat("messages[", index_, "]"));
       if (auto error = Message(object)) return error;
       ++index_;
     }
@@ -89,8 +95,9 @@ class MessageWalker {
       case json::json_type::array:
         return Parts(content);
       default:
-        return InvalidRequest(FieldPath(index_, "content"), absl::StrCat(FieldPath(index_, "content"),
-                                                                         " must be a string, an array of parts or null."));
+        return InvalidRequest(
+            FieldPath(index_, "content"),
+            absl::StrCat(FieldPath(index_, "content"), " must be a string, an array of parts or null."));
     }
   }
 
@@ -117,7 +124,8 @@ class MessageWalker {
 
   std::optional<ApiError> Part(json::object& part, const std::string& path) {
     std::string_view type;
-    if (auto error = part.find_field_unordered("type").get_string().get(type)) return JsonError(error, path + ".type");
+    if (auto error = part.find_field_unordered("type").get_string().get(type))
+      return JsonError(error, path + ".type");
     if (type == "text") {
       json::value text;
       if (auto error = part.find_field_unordered("text").get(text)) return JsonError(error, path + ".text");
@@ -161,16 +169,19 @@ ApiError JsonError(simdjson::error_code error, std::string_view param) {
     case simdjson::NUMBER_OUT_OF_RANGE:
       return InvalidRequest(param, absl::StrCat(field, " has the wrong type."));
     case simdjson::STRING_ERROR:
-      return InvalidRequest(param, absl::StrCat(field, " is not valid Unicode text (lone surrogate or bad escape)."));
+      return InvalidRequest(
+          param, absl::StrCat(field, " is not valid Unicode text (lone surrogate or bad escape)."));
     case simdjson::UTF8_ERROR:
       return InvalidRequest(param, "The request body is not valid UTF-8.");
     default:
-      return InvalidRequest(param, absl::StrCat("The request body is not valid JSON (", simdjson::error_message(error),
-                                                field.empty() ? "" : ", at ", field, ")."));
+      return InvalidRequest(
+          param, absl::StrCat("The request body is not valid JSON (", simdjson::error_message(error),
+                              field.empty() ? "" : ", at ", field, ")."));
   }
 }
 
-std::optional<ApiError> WalkMessages(json::value value, CanonicalPrompt& canonical, std::vector<ChatMessage>* messages_out) {
+std::optional<ApiError> WalkMessages(json::value value, CanonicalPrompt& canonical,
+                                     std::vector<ChatMessage>* messages_out) {
   return MessageWalker(canonical, messages_out).Walk(value);
 }
 
@@ -185,8 +196,10 @@ std::optional<ApiError> WalkTools(json::value value, CanonicalPrompt& canonical,
 
 simdjson::error_code OpenDocument(std::string& body, json::document& document) {
   thread_local json::parser parser;
-  if (body.capacity() < body.size() + simdjson::SIMDJSON_PADDING) body.reserve(body.size() + simdjson::SIMDJSON_PADDING);
-  return parser.iterate(simdjson::padded_string_view(body.data(), body.size(), body.capacity())).get(document);
+  if (body.capacity() < body.size() + simdjson::SIMDJSON_PADDING)
+    body.reserve(body.size() + simdjson::SIMDJSON_PADDING);
+  return parser.iterate(simdjson::padded_string_view(body.data(), body.size(), body.capacity()))
+      .get(document);
 }
 
 }  // namespace kvring::openai

@@ -1,5 +1,6 @@
-// Internal to common/openai: the simdjson side of reading request bodies: messages and tools are walked once, by router and
-// replica alike, so they agree on every canonical byte. Not for other rooms (it shows simdjson types).
+// Internal to common/openai: the simdjson side of reading request bodies: messages and tools are walked once,
+// by router and replica alike, so they agree on every canonical byte. Not for other rooms (it shows simdjson
+// types).
 #pragma once
 
 #include <simdjson.h>
@@ -21,11 +22,14 @@ namespace json = simdjson::ondemand;
 ApiError JsonError(simdjson::error_code error, std::string_view param);
 
 /// Walks `messages` into canonical bytes and, if `messages_out` is not null, into values.
-std::optional<ApiError> WalkMessages(json::value value, CanonicalPrompt& canonical, std::vector<ChatMessage>* messages_out);
-/// Adds `tools` (raw JSON) to the canonical bytes; null is nothing. The raw text is stored in `raw_out` if not null.
+std::optional<ApiError> WalkMessages(json::value value, CanonicalPrompt& canonical,
+                                     std::vector<ChatMessage>* messages_out);
+/// Adds `tools` (raw JSON) to the canonical bytes; null is nothing. The raw text is stored in `raw_out` if
+/// not null.
 std::optional<ApiError> WalkTools(json::value value, CanonicalPrompt& canonical, std::string* raw_out);
 
-/// A padded document over `body`, in this thread's parser. The document is valid until the next call in this thread.
+/// A padded document over `body`, in this thread's parser. The document is valid until the next call in this
+/// thread.
 simdjson::error_code OpenDocument(std::string& body, json::document& document);
 
 }  // namespace kvring::openai

@@ -62,7 +62,8 @@ void AppendChatLogprobs(std::string& out, std::span<const TokenLogprob> tokens) 
 }
 
 template <class Append>
-void AppendList(std::string& out, std::string_view name, std::span<const TokenLogprob> tokens, Append append) {
+void AppendList(std::string& out, std::string_view name, std::span<const TokenLogprob> tokens,
+                Append append) {
   out += '"';
   out += name;
   out += "\":[";
@@ -93,7 +94,8 @@ void AppendTextLogprobs(std::string& out, std::span<const TokenLogprob> tokens, 
   out += '{';
   AppendList(out, "tokens", tokens, [&](const TokenLogprob& token) { AppendText(out, token.token); });
   out += ',';
-  AppendList(out, "token_logprobs", tokens, [&](const TokenLogprob& token) { AppendJsonNumber(out, token.logprob); });
+  AppendList(out, "token_logprobs", tokens,
+             [&](const TokenLogprob& token) { AppendJsonNumber(out, token.logprob); });
   out += ',';
   AppendList(out, "top_logprobs", tokens, [&](const TokenLogprob& token) { AppendTopObject(out, token); });
   out += ',';
@@ -104,7 +106,8 @@ void AppendTextLogprobs(std::string& out, std::span<const TokenLogprob> tokens, 
   out += '}';
 }
 
-void AppendLogprobs(std::string& out, Route route, bool wanted, std::span<const TokenLogprob> tokens, size_t& offset) {
+void AppendLogprobs(std::string& out, Route route, bool wanted, std::span<const TokenLogprob> tokens,
+                    size_t& offset) {
   out += R"(,"logprobs":)";
   if (!wanted) {
     out += "null";
@@ -145,7 +148,8 @@ void AppendUsage(std::string& out, const UsageCounts& usage) {
 
 StreamWriter::StreamWriter(AnswerIdentity identity, bool include_usage, bool logprobs)
     : identity_(std::move(identity)), include_usage_(include_usage), logprobs_(logprobs) {
-  head_ = "data: " + AnswerHead(identity_, identity_.route == Route::kChat ? "chat.completion.chunk" : "text_completion");
+  head_ = "data: " + AnswerHead(identity_, identity_.route == Route::kChat ? "chat.completion.chunk"
+                                                                           : "text_completion");
 }
 
 void StreamWriter::Open(std::string& out) const { out += head_; }
@@ -243,7 +247,8 @@ std::string ModelList(std::span<const ModelEntry> models, int64_t created) {
       out += R"(,"max_model_len":)";
       AppendJsonInt(out, models[i].context_length);
     }
-    out += models[i].chat ? R"(,"capabilities":["chat","completions"]})" : R"(,"capabilities":["completions"]})";
+    out +=
+        models[i].chat ? R"(,"capabilities":["chat","completions"]})" : R"(,"capabilities":["completions"]})";
   }
   out += "]}";
   return out;

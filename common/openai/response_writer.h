@@ -1,5 +1,6 @@
-// Writing OpenAI answers from token events: SSE chunks and whole objects, for chat and for completions. Used by the replica's
-// HTTP service and by the router for replicas behind gRPC, so both give the same bytes. Appends to strings; no tree, no clock.
+// Writing OpenAI answers from token events: SSE chunks and whole objects, for chat and for completions. Used
+// by the replica's HTTP service and by the router for replicas behind gRPC, so both give the same bytes.
+// Appends to strings; no tree, no clock.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,8 @@ namespace {
 }
 
 std::string Describe(int status) {
-  return WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status)) : absl::StrCat("exit code ", WEXITSTATUS(status));
+  return WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
+                             : absl::StrCat("exit code ", WEXITSTATUS(status));
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 
 namespace kvring {
 
-/// Starts `arguments[0]` with its arguments; standard streams are inherited. Signals blocked by this process are unblocked there.
+/// Starts `arguments[0]` with its arguments; standard streams are inherited. Signals blocked by this process
+/// are unblocked there.
 absl::StatusOr<pid_t> StartChild(const std::vector<std::string>& arguments);
 /// Whether the child has ended; then it is reaped and `description` says how ("exit code 1", "signal 9").
 bool ReapChild(pid_t child, std::string& description);

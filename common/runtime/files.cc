@@ -32,7 +32,8 @@ absl::StatusOr<size_t> SizeOf(const std::string& path) {
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
   KVRING_ASSIGN_OR_RETURN(const size_t size, SizeOf(path));
   if (size > max_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(path, ": ", size, " bytes, at most ", max_bytes, " are read"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, ": ", size, " bytes, at most ", max_bytes, " are read"));
   }
   std::string text(size, '\0');
   std::ifstream in(path, std::ios::binary);

@@ -8,7 +8,8 @@
 
 namespace kvring {
 
-/// The whole file. NotFound, PermissionDenied or ResourceExhausted (larger than max_bytes), each naming the path.
+/// The whole file. NotFound, PermissionDenied or ResourceExhausted (larger than max_bytes), each naming the
+/// path.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
 /// A read-only shared mapping of a regular file; unmapped when destroyed. An empty file gives an empty span.

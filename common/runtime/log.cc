@@ -39,7 +39,8 @@ bool ParseLogLevel(std::string_view text, LogLevel& level) {
   return false;
 }
 
-void Log(LogLevel level, std::string_view room, std::string_view event, std::initializer_list<LogField> fields) {
+void Log(LogLevel level, std::string_view room, std::string_view event,
+         std::initializer_list<LogField> fields) {
   if (level < g_level.load(std::memory_order_relaxed)) return;
   static constexpr std::string_view kTags[] = {" DEBUG ", " INFO ", " WARN ", " ERROR "};
   std::string line = UtcTimestamp();

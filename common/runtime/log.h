@@ -1,5 +1,5 @@
-// Structured log lines on standard error: `2026-11-30T07:15:04.123Z INFO router replica up replica=r3 url=…`. One line per
-// event, written with one system call, safe from any thread. Prompt text never goes here.
+// Structured log lines on standard error: `2026-11-30T07:15:04.123Z INFO router replica up replica=r3 url=…`.
+// One line per event, written with one system call, safe from any thread. Prompt text never goes here.
 #pragma once
 
 #include <initializer_list>
@@ -16,8 +16,8 @@ struct LogField {
   LogField(std::string_view k, std::string_view v) : key(k), value(v) {}
   LogField(std::string_view k, const char* v) : key(k), value(v) {}
   template <class Number>
-    requires std::is_arithmetic_v<Number>
-  LogField(std::string_view k, Number v) : key(k), value(std::to_string(v)) {}
+  requires std::is_arithmetic_v<Number> LogField(std::string_view k, Number v)
+      : key(k), value(std::to_string(v)) {}
 
   std::string_view key;
   std::string value;
@@ -26,6 +26,7 @@ struct LogField {
 void SetLogLevel(LogLevel level);
 /// "debug", "info", "warn", "error"; false for anything else.
 bool ParseLogLevel(std::string_view text, LogLevel& level);
-void Log(LogLevel level, std::string_view room, std::string_view event, std::initializer_list<LogField> fields = {});
+void Log(LogLevel level, std::string_view room, std::string_view event,
+         std::initializer_list<LogField> fields = {});
 
 }  // namespace kvring

@@ -3,7 +3,8 @@
 
 namespace kvring {
 
-/// Blocks SIGINT, SIGTERM and SIGHUP for this thread and all made after it, and ignores SIGPIPE. First thing in main.
+/// Blocks SIGINT, SIGTERM and SIGHUP for this thread and all made after it, and ignores SIGPIPE. First thing
+/// in main.
 void BlockSignals();
 /// Waits for SIGINT, SIGTERM or SIGHUP and returns it.
 int WaitForSignal();

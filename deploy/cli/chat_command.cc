@@ -1,4 +1,5 @@
-// kvring chat: a conversation over gRPC. With a message: one turn. Without: one turn per line of standard input.
+// kvring chat: a conversation over gRPC. With a message: one turn. Without: one turn per line of standard
+// input.
 #include <unistd.h>
 
 #include <cstdio>
@@ -26,8 +27,10 @@ void AddMessage(v1::GenerateRequest& request, const char* role, const std::strin
 
 class Chat {
  public:
-  explicit Chat(const Options& options) : options_(options), client_(options.generate.router), request_(BaseRequest(options.generate)) {
-    if (request_.session_id().empty()) request_.set_session_id(absl::StrCat("chat-", absl::Hex(RandomSeed(), absl::kZeroPad16)));
+  explicit Chat(const Options& options)
+      : options_(options), client_(options.generate.router), request_(BaseRequest(options.generate)) {
+    if (request_.session_id().empty())
+      request_.set_session_id(absl::StrCat("chat-", absl::Hex(RandomSeed(), absl::kZeroPad16)));
     if (!options_.system.empty()) AddMessage(request_, "system", options_.system);
   }
 
@@ -58,7 +61,8 @@ int Run(const Options& options) {
     return status.ok() ? 0 : Fail(status);
   }
   const bool prompt = isatty(STDIN_FILENO) != 0 && !options.generate.json;
-  for (std::string line; (prompt ? void(std::printf("> ")) : void()), std::fflush(stdout), std::getline(std::cin, line);) {
+  for (std::string line;
+       (prompt ? void(std::printf("> ")) : void()), std::fflush(stdout), std::getline(std::cin, line);) {
     if (line.empty()) continue;
     if (const absl::Status status = chat.Turn(line); !status.ok()) return Fail(status);
   }
@@ -73,7 +77,8 @@ void AddChat(CLI::App& app, Action& action) {
   command->add_option("message", options->message, "one turn instead of a conversation");
   command->add_option("--system", options->system, "system prompt");
   AddGenerateOptions(*command, options->generate);
-  command->footer("Examples:\n  kvring chat --system 'Be brief.'\n  echo 'Hello' | kvring chat --json --max-tokens 20");
+  command->footer(
+      "Examples:\n  kvring chat --system 'Be brief.'\n  echo 'Hello' | kvring chat --json --max-tokens 20");
   command->callback([options, &action] { action = [options] { return Run(*options); }; });
 }
 

@@ -12,7 +12,8 @@ constexpr int kMaxMessageBytes = 64 << 20;
 constexpr auto kAdminTimeout = std::chrono::seconds(5);
 
 absl::Status FromGrpc(const grpc::Status& status, const std::string& address) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), absl::StrCat(address, ": ", status.error_message()));
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat(address, ": ", status.error_message()));
 }
 
 std::string Metadata(const grpc::ClientContext& context, const char* key) {
@@ -41,7 +42,8 @@ Client::Client(const std::string& address) : address_(address) {
   admin_ = v1::Admin::NewStub(channel);
 }
 
-absl::StatusOr<Answer> Client::Generate(const v1::GenerateRequest& request, const std::function<void(std::string_view)>& on_text) {
+absl::StatusOr<Answer> Client::Generate(const v1::GenerateRequest& request,
+                                        const std::function<void(std::string_view)>& on_text) {
   Answer answer;
   grpc::ClientContext context;
   const Instant begin = Now();
@@ -67,15 +69,18 @@ absl::StatusOr<Answer> Client::Generate(const v1::GenerateRequest& request, cons
 absl::StatusOr<v1::WhyResponse> Client::Why(const std::string& request_id) {
   v1::WhyRequest request;
   request.set_request_id(request_id);
-  return Unary<v1::WhyResponse>(address_, [&](auto& context, auto& response) { return admin_->Why(&context, request, &response); });
+  return Unary<v1::WhyResponse>(
+      address_, [&](auto& context, auto& response) { return admin_->Why(&context, request, &response); });
 }
 
 absl::StatusOr<v1::StatsResponse> Client::Stats() {
-  return Unary<v1::StatsResponse>(address_, [&](auto& context, auto& response) { return admin_->Stats(&context, {}, &response); });
+  return Unary<v1::StatsResponse>(
+      address_, [&](auto& context, auto& response) { return admin_->Stats(&context, {}, &response); });
 }
 
 absl::StatusOr<v1::ListReplicasResponse> Client::Replicas() {
-  return Unary<v1::ListReplicasResponse>(address_, [&](auto& context, auto& response) { return admin_->ListReplicas(&context, {}, &response); });
+  return Unary<v1::ListReplicasResponse>(
+      address_, [&](auto& context, auto& response) { return admin_->ListReplicas(&context, {}, &response); });
 }
 
 }  // namespace kvring::cli

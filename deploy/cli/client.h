@@ -27,8 +27,10 @@ class Client {
   /// `address`: host:port of a gRPC listener.
   explicit Client(const std::string& address);
 
-  /// Runs one request; `on_text` gets the text of choice 0 as it comes. Unavailable, DeadlineExceeded, and what the server says.
-  absl::StatusOr<Answer> Generate(const v1::GenerateRequest& request, const std::function<void(std::string_view)>& on_text);
+  /// Runs one request; `on_text` gets the text of choice 0 as it comes. Unavailable, DeadlineExceeded, and
+  /// what the server says.
+  absl::StatusOr<Answer> Generate(const v1::GenerateRequest& request,
+                                  const std::function<void(std::string_view)>& on_text);
   absl::StatusOr<v1::WhyResponse> Why(const std::string& request_id);
   absl::StatusOr<v1::StatsResponse> Stats();
   absl::StatusOr<v1::ListReplicasResponse> Replicas();

@@ -33,7 +33,8 @@ absl::Status ParseBytes(const std::string& text, int64_t& bytes) {
   double scale = 1;
   if (!unit.empty()) {
     const size_t power = std::string("kMGT").find(unit == "K" ? "k" : unit);
-    if (unit.size() != 1 || power == std::string::npos) return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no size (like 64GiB)"));
+    if (unit.size() != 1 || power == std::string::npos)
+      return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no size (like 64GiB)"));
     for (size_t i = 0; i <= power; ++i) scale *= binary ? 1024 : 1000;
   }
   if (error != std::errc() || !(number >= 0) || number * scale > 0x1p62) {

@@ -1,5 +1,6 @@
-// The demonstration of the quick start: two ten-turn conversations that share a system prompt, one over HTTP and one over gRPC, and
-// the same conversation behind a round-robin router beside it. Printed for a person to read.
+// The demonstration of the quick start: two ten-turn conversations that share a system prompt, one over HTTP
+// and one over gRPC, and the same conversation behind a round-robin router beside it. Printed for a person to
+// read.
 #pragma once
 
 #include "absl/status/status.h"

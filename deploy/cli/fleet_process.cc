@@ -38,7 +38,8 @@ class FleetProcess::Impl {
     config.set_seed(options.seed);
     KVRING_ASSIGN_OR_RETURN(router_, RouterProcess::Start(config, static_cast<size_t>(options.replicas)));
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    threads_ = options.threads_per_replica > 0 ? options.threads_per_replica : std::max(1, cores / options.replicas);
+    threads_ =
+        options.threads_per_replica > 0 ? options.threads_per_replica : std::max(1, cores / options.replicas);
     KVRING_ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(2 * options.replicas));
     absl::MutexLock lock(&mutex_);
     for (int i = 0; i < options.replicas; ++i) {
@@ -65,7 +66,8 @@ class FleetProcess::Impl {
   std::vector<FleetReplica> replicas() const {
     absl::MutexLock lock(&mutex_);
     std::vector<FleetReplica> out;
-    for (const Child& child : children_) out.push_back({Address(child.http_port), Address(child.grpc_port), child.pid});
+    for (const Child& child : children_)
+      out.push_back({Address(child.http_port), Address(child.grpc_port), child.pid});
     return out;
   }
 
@@ -82,10 +84,14 @@ class FleetProcess::Impl {
   static std::string Address(int port) { return absl::StrCat("127.0.0.1:", port); }
 
   absl::Status Launch(Child& child) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    std::vector<std::string> arguments = {SelfPath(), "replica", "--model", options_.model, "--listen", Address(child.http_port),
-                                          "--grpc-listen", Address(child.grpc_port), "--router", router_->grpc_address(),
-                                          "--threads", std::to_string(threads_), "--drain-seconds", "2",
-                                          "--log-level", options_.log_level};
+    std::vector<std::string> arguments = {SelfPath(),        "replica",
+                                          "--model",         options_.model,
+                                          "--listen",        Address(child.http_port),
+                                          "--grpc-listen",   Address(child.grpc_port),
+                                          "--router",        router_->grpc_address(),
+                                          "--threads",       std::to_string(threads_),
+                                          "--drain-seconds", "2",
+                                          "--log-level",     options_.log_level};
     if (!options_.kv_tokens.empty()) arguments.insert(arguments.end(), {"--kv-tokens", options_.kv_tokens});
     if (options_.exact) arguments.push_back("--exact");
     KVRING_ASSIGN_OR_RETURN(child.pid, StartChild(arguments));
@@ -106,7 +112,8 @@ class FleetProcess::Impl {
       child.pause = Now() - child.started > kSteady ? kFirstPause : std::min(child.pause * 2, kLastPause);
       child.restart_at = Now() + child.pause;
       child.pid = 0;
-      Log(LogLevel::kWarn, "fleet", "replica ended", {{"address", Address(child.grpc_port)}, {"how", how}, {"restart_ms", ToMillis(child.pause)}});
+      Log(LogLevel::kWarn, "fleet", "replica ended",
+          {{"address", Address(child.grpc_port)}, {"how", how}, {"restart_ms", ToMillis(child.pause)}});
     }
     if (child.pid == 0 && Now() >= child.restart_at) {
       if (const absl::Status status = Launch(child); !status.ok()) {

@@ -1,5 +1,5 @@
-// FleetProcess: a router in this process and replicas as children of it, all on this machine: what `kvring up` runs. A replica that
-// dies is started again, on the same ports with a new epoch, after a growing pause.
+// FleetProcess: a router in this process and replicas as children of it, all on this machine: what `kvring
+// up` runs. A replica that dies is started again, on the same ports with a new epoch, after a growing pause.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,8 @@
 namespace kvring::cli {
 
 void AddGenerateOptions(CLI::App& command, GenerateOptions& options) {
-  command.add_option("--router", options.router, "gRPC address of a router or replica")->capture_default_str();
+  command.add_option("--router", options.router, "gRPC address of a router or replica")
+      ->capture_default_str();
   command.add_option("--model", options.model, "model name (default: the first served)");
   command.add_option("--session", options.session, "session id: requests of one conversation share it");
   command.add_option("--max-tokens", options.max_tokens)->check(CLI::PositiveNumber);
@@ -40,8 +41,9 @@ std::string AnswerJson(const Answer& answer) {
 
 std::string AnswerNote(const Answer& answer) {
   return absl::StrFormat("[%s %s · %d of %d prompt tokens cached · first token %.0f ms · %d tokens]",
-                         answer.replica.empty() ? "replica not told" : answer.replica, answer.reason, answer.usage.cached_tokens(),
-                         answer.usage.prompt_tokens(), ToMillis(answer.ttft), answer.usage.completion_tokens());
+                         answer.replica.empty() ? "replica not told" : answer.replica, answer.reason,
+                         answer.usage.cached_tokens(), answer.usage.prompt_tokens(), ToMillis(answer.ttft),
+                         answer.usage.completion_tokens());
 }
 
 }  // namespace kvring::cli

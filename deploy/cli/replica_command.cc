@@ -51,19 +51,31 @@ void AddReplica(CLI::App& app, Action& action) {
   command->add_option("--model", replica.model_path, "GGUF file")->capture_default_str();
   command->add_option("--name", replica.model_name, "name it is served under (default: the file's)");
   command->add_option("--listen", replica.listen, "HTTP address:port; port 0: any")->capture_default_str();
-  command->add_option("--grpc-listen", replica.grpc_listen, "gRPC address:port; port 0: any")->capture_default_str();
+  command->add_option("--grpc-listen", replica.grpc_listen, "gRPC address:port; port 0: any")
+      ->capture_default_str();
   command->add_option("--device", replica.device, "cpu")->capture_default_str();
-  auto* tokens = command->add_option("--kv-tokens", replica.kv_tokens, "room of the KV pool in tokens")->check(CLI::PositiveNumber);
-  command->add_option("--kv-memory", options->kv_memory, "room of the KV pool in bytes, like 2GiB")->excludes(tokens);
-  command->add_option("--block", replica.block_size, "tokens per KV block")->check(CLI::Range(1, 1024))->capture_default_str();
-  command->add_option("--threads", replica.threads, "compute threads")->check(CLI::Range(1, 256))->capture_default_str();
-  command->add_option("--batch-tokens", replica.max_batch_tokens, "token budget of a step")->check(CLI::PositiveNumber);
+  auto* tokens = command->add_option("--kv-tokens", replica.kv_tokens, "room of the KV pool in tokens")
+                     ->check(CLI::PositiveNumber);
+  command->add_option("--kv-memory", options->kv_memory, "room of the KV pool in bytes, like 2GiB")
+      ->excludes(tokens);
+  command->add_option("--block", replica.block_size, "tokens per KV block")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_option("--threads", replica.threads, "compute threads")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command->add_option("--batch-tokens", replica.max_batch_tokens, "token budget of a step")
+      ->check(CLI::PositiveNumber);
   command->add_flag("--exact", replica.exact, "fp32 weights and KV");
   command->add_option("--router", replica.routers, "gRPC address of a router to register at (repeatable)");
   command->add_option("--advertise", replica.advertise, "gRPC address told to routers");
-  command->add_option("--drain-seconds", options->drain_seconds, "time for running requests at SIGTERM")->check(CLI::NonNegativeNumber)->capture_default_str();
-  command->footer("Examples:\n  kvring replica --model model.gguf --kv-memory 2GiB\n"
-                  "  kvring replica --model model.gguf --listen 0.0.0.0:8081 --grpc-listen 0.0.0.0:9091 --router router:9090");
+  command->add_option("--drain-seconds", options->drain_seconds, "time for running requests at SIGTERM")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->footer(
+      "Examples:\n  kvring replica --model model.gguf --kv-memory 2GiB\n"
+      "  kvring replica --model model.gguf --listen 0.0.0.0:8081 --grpc-listen 0.0.0.0:9091 --router "
+      "router:9090");
   command->callback([options, &action] { action = [options] { return Run(*options); }; });
 }
 

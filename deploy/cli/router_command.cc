@@ -39,7 +39,8 @@ absl::Status AddBackend(const std::string& text, v1::RouterConfig& config) {
     const std::string value = equals == std::string::npos ? "" : part.substr(equals + 1);
     double number = 0;
     if ((key != "kv_tokens" && key != "weight") || !CLI::detail::lexical_cast(value, number) || number < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("--backend ", text, ": '", part, "' is not kv_tokens=N or weight=W"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--backend ", text, ": '", part, "' is not kv_tokens=N or weight=W"));
     }
     if (key == "weight") {
       backend.set_weight(number);
@@ -91,7 +92,8 @@ int Run(const Options& options) {
 
 std::string PolicyList() {
   std::string list;
-  for (const std::string& name : router::Router::PolicyNames()) absl::StrAppend(&list, list.empty() ? "" : ", ", name);
+  for (const std::string& name : router::Router::PolicyNames())
+    absl::StrAppend(&list, list.empty() ? "" : ", ", name);
   return list;
 }
 
@@ -104,14 +106,20 @@ void AddRouter(CLI::App& app, Action& action) {
   command->add_option("--listen", options->listen, "HTTP address:port (default 127.0.0.1:8080)");
   command->add_option("--grpc-listen", options->grpc_listen, "gRPC address:port (default: none)");
   command->add_option("--policy", options->policy, PolicyList());
-  command->add_option("--backend", options->backends, "http://host:port or grpc://host:port[,kv_tokens=N][,weight=W] (repeatable)");
-  command->add_option("--threads", options->threads, "data-path threads (default: cores)")->check(CLI::Range(1, 256));
+  command->add_option("--backend", options->backends,
+                      "http://host:port or grpc://host:port[,kv_tokens=N][,weight=W] (repeatable)");
+  command->add_option("--threads", options->threads, "data-path threads (default: cores)")
+      ->check(CLI::Range(1, 256));
   command->add_option("--seed", options->seed, "seed of random choices (default: drawn)");
-  command->add_flag("--no-decision-headers", options->no_decision_headers, "answers do not tell replica and reason");
+  command->add_flag("--no-decision-headers", options->no_decision_headers,
+                    "answers do not tell replica and reason");
   command->add_flag("--check", options->check, "only check the configuration");
-  command->add_option("--drain-seconds", options->drain_seconds, "time for running requests at SIGTERM")->check(CLI::NonNegativeNumber)->capture_default_str();
-  command->footer("Examples:\n  kvring router --backend http://10.0.0.1:8000 --backend http://10.0.0.2:8000\n"
-                  "  kvring router --config router.yaml --check");
+  command->add_option("--drain-seconds", options->drain_seconds, "time for running requests at SIGTERM")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->footer(
+      "Examples:\n  kvring router --backend http://10.0.0.1:8000 --backend http://10.0.0.2:8000\n"
+      "  kvring router --config router.yaml --check");
   command->callback([options, &action] { action = [options] { return Run(*options); }; });
 }
 

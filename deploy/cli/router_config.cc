@@ -35,12 +35,14 @@ class Reader {
   }
 
  private:
-  absl::Status ReadList(const YAML::Node& node, const std::string& path, const FieldDescriptor& field, Message& message) {
+  absl::Status ReadList(const YAML::Node& node, const std::string& path, const FieldDescriptor& field,
+                        Message& message) {
     if (!node.IsSequence()) return Error(node, path, "must be a list");
     for (size_t i = 0; i < node.size(); ++i) {
       const std::string element = absl::StrCat(path, "[", i, "]");
       if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        KVRING_RETURN_IF_ERROR(ReadMessage(node[i], element, *message.GetReflection()->AddMessage(&message, &field)));
+        KVRING_RETURN_IF_ERROR(
+            ReadMessage(node[i], element, *message.GetReflection()->AddMessage(&message, &field)));
       } else {
         if (!node[i].IsScalar()) return Error(node[i], element, "must be a string");
         message.GetReflection()->AddString(&message, &field, node[i].Scalar());
@@ -49,7 +51,8 @@ class Reader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadField(const YAML::Node& node, const std::string& path, const FieldDescriptor& field, Message& message) {
+  absl::Status ReadField(const YAML::Node& node, const std::string& path, const FieldDescriptor& field,
+                         Message& message) {
     const auto* reflection = message.GetReflection();
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_MESSAGE:
@@ -59,15 +62,20 @@ class Reader {
         reflection->SetString(&message, &field, node.Scalar());
         return absl::OkStatus();
       case FieldDescriptor::CPPTYPE_BOOL:
-        return Convert<bool>(node, path, "true or false", [&](bool v) { reflection->SetBool(&message, &field, v); });
+        return Convert<bool>(node, path, "true or false",
+                             [&](bool v) { reflection->SetBool(&message, &field, v); });
       case FieldDescriptor::CPPTYPE_DOUBLE:
-        return Convert<double>(node, path, "a number", [&](double v) { reflection->SetDouble(&message, &field, v); });
+        return Convert<double>(node, path, "a number",
+                               [&](double v) { reflection->SetDouble(&message, &field, v); });
       case FieldDescriptor::CPPTYPE_UINT32:
-        return Convert<uint32_t>(node, path, "a whole number", [&](uint32_t v) { reflection->SetUInt32(&message, &field, v); });
+        return Convert<uint32_t>(node, path, "a whole number",
+                                 [&](uint32_t v) { reflection->SetUInt32(&message, &field, v); });
       case FieldDescriptor::CPPTYPE_UINT64:
-        return Convert<uint64_t>(node, path, "a whole number", [&](uint64_t v) { reflection->SetUInt64(&message, &field, v); });
+        return Convert<uint64_t>(node, path, "a whole number",
+                                 [&](uint64_t v) { reflection->SetUInt64(&message, &field, v); });
       default:
-        return Convert<int64_t>(node, path, "a whole number", [&](int64_t v) { reflection->SetInt64(&message, &field, v); });
+        return Convert<int64_t>(node, path, "a whole number",
+                                [&](int64_t v) { reflection->SetInt64(&message, &field, v); });
     }
   }
 
@@ -75,13 +83,15 @@ class Reader {
   absl::Status Convert(const YAML::Node& node, const std::string& path, const char* wanted, Set set) {
     T value{};
     const bool negative = std::is_unsigned_v<T> && node.IsScalar() && node.Scalar().starts_with("-");
-    if (!node.IsScalar() || negative || !YAML::convert<T>::decode(node, value)) return Error(node, path, absl::StrCat("must be ", wanted));
+    if (!node.IsScalar() || negative || !YAML::convert<T>::decode(node, value))
+      return Error(node, path, absl::StrCat("must be ", wanted));
     set(value);
     return absl::OkStatus();
   }
 
   absl::Status Error(const YAML::Node& node, const std::string& path, const std::string& what) const {
-    return absl::InvalidArgumentError(absl::StrCat(name_, ":", node.Mark().line + 1, ": ", path.empty() ? "the file" : path, " ", what));
+    return absl::InvalidArgumentError(
+        absl::StrCat(name_, ":", node.Mark().line + 1, ": ", path.empty() ? "the file" : path, " ", what));
   }
 
   std::string name_;

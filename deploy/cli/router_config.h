@@ -1,5 +1,5 @@
-// The router's YAML file: read strictly against its schema (proto/kvring/v1/config.proto): unknown or wrong fields are errors that
-// name their path and line.
+// The router's YAML file: read strictly against its schema (proto/kvring/v1/config.proto): unknown or wrong
+// fields are errors that name their path and line.
 #pragma once
 
 #include <string>

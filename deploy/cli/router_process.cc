@@ -23,7 +23,9 @@ using router::Gateway;
 using router::GatewayOptions;
 using router::RouterConfig;
 
-Duration Millis(uint32_t value, uint32_t fallback) { return std::chrono::milliseconds(value > 0 ? value : fallback); }
+Duration Millis(uint32_t value, uint32_t fallback) {
+  return std::chrono::milliseconds(value > 0 ? value : fallback);
+}
 
 template <class T>
 T Or(T value, T fallback) {
@@ -63,7 +65,8 @@ GatewayOptions FrontOptions(const v1::RouterConfig& config, size_t ready_replica
   options.probes.timeout = Millis(config.health().timeout_ms(), 1'000);
   options.max_attempts = static_cast<int>(Or(limits.max_attempts(), 3u));
   options.decision_headers = !config.has_decision_headers() || config.decision_headers();
-  if (config.session_keys_size() > 0) options.session_keys.assign(config.session_keys().begin(), config.session_keys().end());
+  if (config.session_keys_size() > 0)
+    options.session_keys.assign(config.session_keys().begin(), config.session_keys().end());
   options.ready_replicas = ready_replicas;
   return options;
 }
@@ -77,9 +80,11 @@ absl::Status CheckAddress(const char* field, const std::string& text) {
 absl::Status CheckBackend(const v1::Backend& backend, int index) {
   const std::string path = absl::StrCat("backends[", index, "]");
   const auto url = net::ParseUrl(backend.url());
-  if (!url.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ".url: ", std::string(url.status().message())));
+  if (!url.ok())
+    return absl::InvalidArgumentError(absl::StrCat(path, ".url: ", std::string(url.status().message())));
   if (url->scheme != "http" && url->scheme != "grpc") {
-    return absl::InvalidArgumentError(absl::StrCat(path, ".url: '", backend.url(), "' is neither http:// nor grpc://"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ".url: '", backend.url(), "' is neither http:// nor grpc://"));
   }
   if (backend.kv_tokens() < 0) return absl::InvalidArgumentError(path + ".kv_tokens must not be negative");
   if (backend.weight() < 0) return absl::InvalidArgumentError(path + ".weight must not be negative");
@@ -87,8 +92,10 @@ absl::Status CheckBackend(const v1::Backend& backend, int index) {
 }
 
 absl::Status CheckSessionKey(const std::string& key) {
-  if (key == "body:prompt_cache_key" || key == "body:user" || (key.starts_with("header:") && key.size() > 7)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("session_keys: '", key, "' is not header:NAME, body:prompt_cache_key or body:user"));
+  if (key == "body:prompt_cache_key" || key == "body:user" || (key.starts_with("header:") && key.size() > 7))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("session_keys: '", key, "' is not header:NAME, body:prompt_cache_key or body:user"));
 }
 
 router::ReplicaSpec SpecOf(const v1::Backend& backend) {
@@ -97,7 +104,8 @@ router::ReplicaSpec SpecOf(const v1::Backend& backend) {
   spec.models.assign(backend.models().begin(), backend.models().end());
   spec.weight = backend.weight() > 0 ? backend.weight() : 1;
   spec.kv_tokens = backend.kv_tokens();
-  spec.kv_source = backend.kv_tokens() > 0 ? router::CapacitySource::kConfig : router::CapacitySource::kUnknown;
+  spec.kv_source =
+      backend.kv_tokens() > 0 ? router::CapacitySource::kConfig : router::CapacitySource::kUnknown;
   return spec;
 }
 
@@ -132,7 +140,9 @@ class RouterProcess::Impl {
     hooks.on_register = [this](const std::string& address, Epoch epoch, std::vector<std::string> models) {
       return membership_.Register(address, epoch, std::move(models));
     };
-    hooks.on_deregister = [this](const std::string& address, Epoch epoch) { membership_.Deregister(address, epoch); };
+    hooks.on_deregister = [this](const std::string& address, Epoch epoch) {
+      membership_.Deregister(address, epoch);
+    };
     hooks.why_json = [this](std::string_view id) { return admin_.WhyJson(id); };
     return hooks;
   }
@@ -153,8 +163,9 @@ absl::Status RouterProcess::Impl::Start(const v1::RouterConfig& config, size_t r
   KVRING_RETURN_IF_ERROR(membership_.AddStatic(backends));
   fleet_.Refresh();
   const GatewayOptions front = FrontOptions(config, ready_replicas);
-  KVRING_ASSIGN_OR_RETURN(http_, Gateway::Start(front, guard_, metrics_, fleet_.Upstreams(),
-                                                [this](const net::HttpRequest& request) { return admin_.Handle(request); }));
+  KVRING_ASSIGN_OR_RETURN(
+      http_, Gateway::Start(front, guard_, metrics_, fleet_.Upstreams(),
+                            [this](const net::HttpRequest& request) { return admin_.Handle(request); }));
   if (!config.grpc_listen().empty()) {
     router::GrpcFrontOptions options;
     options.listen = config.grpc_listen();
@@ -164,7 +175,11 @@ absl::Status RouterProcess::Impl::Start(const v1::RouterConfig& config, size_t r
     KVRING_ASSIGN_OR_RETURN(grpc_, router::GrpcFront::Start(options, guard_, fleet_, metrics_, Hooks()));
   }
   Log(LogLevel::kInfo, "router", "serving",
-      {{"http", http_address()}, {"grpc", grpc_address()}, {"policy", config.policy()}, {"threads", config.threads()}, {"seed", config.seed()}});
+      {{"http", http_address()},
+       {"grpc", grpc_address()},
+       {"policy", config.policy()},
+       {"threads", config.threads()},
+       {"seed", config.seed()}});
   return absl::OkStatus();
 }
 
@@ -172,17 +187,22 @@ absl::Status RouterProcess::Check(const v1::RouterConfig& given) {
   v1::RouterConfig config = given;
   FillDefaults(config);
   KVRING_RETURN_IF_ERROR(CheckAddress("listen", config.listen()));
-  if (!config.grpc_listen().empty()) KVRING_RETURN_IF_ERROR(CheckAddress("grpc_listen", config.grpc_listen()));
-  for (int i = 0; i < config.backends_size(); ++i) KVRING_RETURN_IF_ERROR(CheckBackend(config.backends(i), i));
+  if (!config.grpc_listen().empty())
+    KVRING_RETURN_IF_ERROR(CheckAddress("grpc_listen", config.grpc_listen()));
+  for (int i = 0; i < config.backends_size(); ++i)
+    KVRING_RETURN_IF_ERROR(CheckBackend(config.backends(i), i));
   for (const std::string& key : config.session_keys()) KVRING_RETURN_IF_ERROR(CheckSessionKey(key));
   const auto names = router::Router::PolicyNames();
-  if (std::find(names.begin(), names.end(), config.policy()) != names.end() || config.policy() == "lpwl") return absl::OkStatus();
+  if (std::find(names.begin(), names.end(), config.policy()) != names.end() || config.policy() == "lpwl")
+    return absl::OkStatus();
   std::string known;
   for (const std::string& name : names) absl::StrAppend(&known, known.empty() ? "" : ", ", name);
-  return absl::InvalidArgumentError(absl::StrCat("policy: '", config.policy(), "' is unknown (known: ", known, ")"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("policy: '", config.policy(), "' is unknown (known: ", known, ")"));
 }
 
-absl::StatusOr<std::unique_ptr<RouterProcess>> RouterProcess::Start(v1::RouterConfig config, size_t ready_replicas) {
+absl::StatusOr<std::unique_ptr<RouterProcess>> RouterProcess::Start(v1::RouterConfig config,
+                                                                    size_t ready_replicas) {
   KVRING_RETURN_IF_ERROR(Check(config));
   FillDefaults(config);
   auto impl = std::make_unique<Impl>(config);

@@ -1,5 +1,5 @@
-// RouterProcess: a whole router: core behind its guard, HTTP and gRPC fronts, discovery, admin. Start brings it up in order, Stop
-// takes it down in the reverse one.
+// RouterProcess: a whole router: core behind its guard, HTTP and gRPC fronts, discovery, admin. Start brings
+// it up in order, Stop takes it down in the reverse one.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace kvring::cli {
 
 class RouterProcess {
  public:
-  /// Empty or zero fields of `config` get the defaults that config.proto states. `ready_replicas`: /readyz needs so many up.
-  /// Errors name the field.
+  /// Empty or zero fields of `config` get the defaults that config.proto states. `ready_replicas`: /readyz
+  /// needs so many up. Errors name the field.
   static absl::StatusOr<std::unique_ptr<RouterProcess>> Start(v1::RouterConfig config, size_t ready_replicas);
   /// What Start would check, without listening.
   static absl::Status Check(const v1::RouterConfig& config);

@@ -1,4 +1,5 @@
-// kvring size: KV bytes, cost per token, how many conversations fit: from flags, a config.json or a GGUF file.
+// kvring size: KV bytes, cost per token, how many conversations fit: from flags, a config.json or a GGUF
+// file.
 #include <boost/json.hpp>
 #include <cstdio>
 #include <memory>
@@ -31,13 +32,15 @@ struct Model {
   int64_t context = 0;
 };
 
-absl::StatusOr<int64_t> Field(const boost::json::object& config, const std::string& file, const char* name, int64_t fallback) {
+absl::StatusOr<int64_t> Field(const boost::json::object& config, const std::string& file, const char* name,
+                              int64_t fallback) {
   const auto* value = config.if_contains(name);
   if (value == nullptr || value->is_null()) {
     if (fallback >= 0) return fallback;
     return absl::InvalidArgumentError(absl::StrCat(file, ": field ", name, " is missing"));
   }
-  if (!value->is_int64() || value->get_int64() < 0) return absl::InvalidArgumentError(absl::StrCat(file, ": field ", name, " is no whole number"));
+  if (!value->is_int64() || value->get_int64() < 0)
+    return absl::InvalidArgumentError(absl::StrCat(file, ": field ", name, " is no whole number"));
   return value->get_int64();
 }
 
@@ -46,18 +49,22 @@ absl::StatusOr<Model> FromConfigJson(const std::string& file) {
   KVRING_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, size_t{4} << 20));
   boost::system::error_code error;
   const auto parsed = boost::json::parse(text, error);
-  if (error || !parsed.is_object()) return absl::InvalidArgumentError(absl::StrCat(file, ": not a JSON object"));
+  if (error || !parsed.is_object())
+    return absl::InvalidArgumentError(absl::StrCat(file, ": not a JSON object"));
   const boost::json::object& config = parsed.get_object();
   const bool gpt2 = config.contains("n_layer");
   Model model;
-  KVRING_ASSIGN_OR_RETURN(model.shape.layers, Field(config, file, gpt2 ? "n_layer" : "num_hidden_layers", -1));
-  KVRING_ASSIGN_OR_RETURN(const int64_t heads, Field(config, file, gpt2 ? "n_head" : "num_attention_heads", -1));
+  KVRING_ASSIGN_OR_RETURN(model.shape.layers,
+                          Field(config, file, gpt2 ? "n_layer" : "num_hidden_layers", -1));
+  KVRING_ASSIGN_OR_RETURN(const int64_t heads,
+                          Field(config, file, gpt2 ? "n_head" : "num_attention_heads", -1));
   KVRING_ASSIGN_OR_RETURN(const int64_t width, Field(config, file, gpt2 ? "n_embd" : "hidden_size", -1));
   if (heads == 0) return absl::InvalidArgumentError(absl::StrCat(file, ": field num_attention_heads is 0"));
   KVRING_ASSIGN_OR_RETURN(model.shape.kv_heads, Field(config, file, "num_key_value_heads", heads));
   KVRING_ASSIGN_OR_RETURN(model.shape.head_dim, Field(config, file, "head_dim", width / heads));
   KVRING_ASSIGN_OR_RETURN(model.shape.window, Field(config, file, "sliding_window", 0));
-  KVRING_ASSIGN_OR_RETURN(model.context, Field(config, file, gpt2 ? "n_positions" : "max_position_embeddings", -1));
+  KVRING_ASSIGN_OR_RETURN(model.context,
+                          Field(config, file, gpt2 ? "n_positions" : "max_position_embeddings", -1));
   return model;
 }
 
@@ -84,11 +91,16 @@ absl::StatusOr<Model> Resolve(const Options& options) {
   model.shape.element_bytes = options.shape.element_bytes;
   if (options.seq > 0) model.context = options.seq;
   const KvShape& shape = model.shape;
-  for (const auto& [name, value] : {std::pair{"--layers", shape.layers}, {"--kv-heads", shape.kv_heads}, {"--head-dim", shape.head_dim}, {"--seq", model.context}}) {
-    if (value <= 0) return absl::InvalidArgumentError(absl::StrCat(name, " is needed (or a model file that says it)"));
+  for (const auto& [name, value] : {std::pair{"--layers", shape.layers},
+                                    {"--kv-heads", shape.kv_heads},
+                                    {"--head-dim", shape.head_dim},
+                                    {"--seq", model.context}}) {
+    if (value <= 0)
+      return absl::InvalidArgumentError(absl::StrCat(name, " is needed (or a model file that says it)"));
   }
   // The product is an exact integer or it is refused.
-  const double bytes = 2.0 * shape.layers * shape.kv_heads * shape.head_dim * shape.element_bytes * model.context * options.batch;
+  const double bytes = 2.0 * shape.layers * shape.kv_heads * shape.head_dim * shape.element_bytes *
+                       model.context * options.batch;
   if (bytes > 0x1p62) return absl::InvalidArgumentError("the size does not fit 64 bits");
   return model;
 }
@@ -113,20 +125,30 @@ int Run(const Options& options) {
   const int64_t total = KvBytes(model->shape, model->context, options.batch);
   const int64_t fit = memory > weights ? (memory - weights) / per_conversation : 0;
   if (options.json) {
-    boost::json::object out = {{"kv_bytes", total}, {"kv_bytes_per_token", per_token}, {"tokens", model->context}, {"batch", options.batch},
-                               {"layers", model->shape.layers}, {"kv_heads", model->shape.kv_heads}, {"head_dim", model->shape.head_dim},
-                               {"dtype_bytes", model->shape.element_bytes}, {"window", model->shape.window}};
+    boost::json::object out = {{"kv_bytes", total},
+                               {"kv_bytes_per_token", per_token},
+                               {"tokens", model->context},
+                               {"batch", options.batch},
+                               {"layers", model->shape.layers},
+                               {"kv_heads", model->shape.kv_heads},
+                               {"head_dim", model->shape.head_dim},
+                               {"dtype_bytes", model->shape.element_bytes},
+                               {"window", model->shape.window}};
     if (!options.memory.empty()) out["conversations"] = fit;
     std::printf("%s\n", boost::json::serialize(out).c_str());
     return 0;
   }
-  std::printf("2 x %ld layers x %ld KV heads x %ld head dim x %ld bytes = %s per token\n", model->shape.layers, model->shape.kv_heads,
-              model->shape.head_dim, model->shape.element_bytes, FormatBytes(per_token).c_str());
-  if (model->shape.window > 0) std::printf("sliding window: at most %ld tokens are kept\n", model->shape.window);
-  std::printf("%ld tokens x batch %ld: %s (%ld bytes)\n", model->context, options.batch, FormatBytes(total).c_str(), total);
+  std::printf("2 x %ld layers x %ld KV heads x %ld head dim x %ld bytes = %s per token\n",
+              model->shape.layers, model->shape.kv_heads, model->shape.head_dim, model->shape.element_bytes,
+              FormatBytes(per_token).c_str());
+  if (model->shape.window > 0)
+    std::printf("sliding window: at most %ld tokens are kept\n", model->shape.window);
+  std::printf("%ld tokens x batch %ld: %s (%ld bytes)\n", model->context, options.batch,
+              FormatBytes(total).c_str(), total);
   if (!options.memory.empty()) {
-    std::printf("%s for KV (%s less %s of weights): %ld conversations of %ld tokens\n", FormatBytes(std::max<int64_t>(memory - weights, 0)).c_str(),
-                FormatBytes(memory).c_str(), FormatBytes(weights).c_str(), fit, model->context);
+    std::printf("%s for KV (%s less %s of weights): %ld conversations of %ld tokens\n",
+                FormatBytes(std::max<int64_t>(memory - weights, 0)).c_str(), FormatBytes(memory).c_str(),
+                FormatBytes(weights).c_str(), fit, model->context);
   }
   return 0;
 }
@@ -140,15 +162,19 @@ void AddSize(CLI::App& app, Action& action) {
   command->add_option("--layers", options->shape.layers)->check(CLI::PositiveNumber);
   command->add_option("--kv-heads", options->shape.kv_heads)->check(CLI::PositiveNumber);
   command->add_option("--head-dim", options->shape.head_dim)->check(CLI::PositiveNumber);
-  command->add_option("--seq", options->seq, "tokens of a conversation (default: the model's context)")->check(CLI::PositiveNumber);
-  command->add_option("--window", options->shape.window, "sliding window in tokens, 0: none")->check(CLI::NonNegativeNumber);
+  command->add_option("--seq", options->seq, "tokens of a conversation (default: the model's context)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--window", options->shape.window, "sliding window in tokens, 0: none")
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--batch", options->batch)->check(CLI::PositiveNumber);
-  command->add_option("--dtype-bytes", options->shape.element_bytes, "2: f16, bf16; 4: f32; 1: int8")->check(CLI::PositiveNumber);
+  command->add_option("--dtype-bytes", options->shape.element_bytes, "2: f16, bf16; 4: f32; 1: int8")
+      ->check(CLI::PositiveNumber);
   command->add_option("--memory", options->memory, "of the card, like 80GiB: how many conversations fit");
   command->add_option("--weights", options->weights, "bytes of the weights on that card");
   command->add_flag("--json", options->json);
-  command->footer("Examples:\n  kvring size --layers 32 --kv-heads 8 --head-dim 128 --seq 8192\n"
-                  "  kvring size config.json --memory 80GB --weights 16GB --json");
+  command->footer(
+      "Examples:\n  kvring size --layers 32 --kv-heads 8 --head-dim 128 --seq 8192\n"
+      "  kvring size config.json --memory 80GB --weights 16GB --json");
   command->callback([options, &action] { action = [options] { return Run(*options); }; });
 }
 

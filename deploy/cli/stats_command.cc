@@ -14,7 +14,9 @@ struct Options {
   bool json = false;
 };
 
-double Share(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole); }
+double Share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
 
 boost::json::object ToJson(const v1::StatsResponse& stats, const v1::ListReplicasResponse& replicas) {
   boost::json::array list;
@@ -39,13 +41,16 @@ boost::json::object ToJson(const v1::StatsResponse& stats, const v1::ListReplica
 }
 
 void PrintTable(const v1::StatsResponse& stats, const v1::ListReplicasResponse& replicas) {
-  std::printf("%lu requests, %lu prompt tokens, %lu cached (%.1f %%), %lu predicted, %lu generated\n", stats.requests(), stats.prompt_tokens(),
-              stats.cached_tokens(), 100 * Share(stats.cached_tokens(), stats.prompt_tokens()), stats.predicted_cached_tokens(),
+  std::printf("%lu requests, %lu prompt tokens, %lu cached (%.1f %%), %lu predicted, %lu generated\n",
+              stats.requests(), stats.prompt_tokens(), stats.cached_tokens(),
+              100 * Share(stats.cached_tokens(), stats.prompt_tokens()), stats.predicted_cached_tokens(),
               stats.completion_tokens());
-  std::printf("%-12s %-9s %9s %10s %10s %9s  %s\n", "replica", "state", "in flight", "indexed", "capacity", "requests", "url");
+  std::printf("%-12s %-9s %9s %10s %10s %9s  %s\n", "replica", "state", "in flight", "indexed", "capacity",
+              "requests", "url");
   for (const v1::Replica& replica : replicas.replicas()) {
-    std::printf("%-12s %-9s %9d %10ld %10ld %9lu  %s\n", replica.id().c_str(), replica.state().c_str(), replica.in_flight(), replica.indexed_tokens(),
-                replica.kv_capacity_tokens(), replica.requests(), replica.url().c_str());
+    std::printf("%-12s %-9s %9d %10ld %10ld %9lu  %s\n", replica.id().c_str(), replica.state().c_str(),
+                replica.in_flight(), replica.indexed_tokens(), replica.kv_capacity_tokens(),
+                replica.requests(), replica.url().c_str());
   }
 }
 

@@ -31,8 +31,10 @@ int Run(Options options) {
   }
   const auto fleet = FleetProcess::Start(options.fleet);
   if (!fleet.ok()) return Fail(fleet.status());
-  if (!(*fleet)->WaitReady(kReadyTimeout)) return Fail("the replicas did not become ready; see the log above");
-  std::printf("kvring is up: http://%s  gRPC %s  page http://%s/dashboard\n", (*fleet)->http_address().c_str(), (*fleet)->grpc_address().c_str(),
+  if (!(*fleet)->WaitReady(kReadyTimeout))
+    return Fail("the replicas did not become ready; see the log above");
+  std::printf("kvring is up: http://%s  gRPC %s  page http://%s/dashboard\n",
+              (*fleet)->http_address().c_str(), (*fleet)->grpc_address().c_str(),
               (*fleet)->http_address().c_str());
   std::fflush(stdout);
   if (options.demo) {
@@ -54,11 +56,17 @@ void AddUp(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("up", "Router, replicas and dashboard on this machine");
   command->add_option("--replicas", options->fleet.replicas)->check(CLI::Range(1, 64))->capture_default_str();
   command->add_option("--model", options->fleet.model, "GGUF file")->capture_default_str();
-  command->add_option("--port", options->port, "HTTP port")->check(CLI::Range(0, 65535))->capture_default_str();
+  command->add_option("--port", options->port, "HTTP port")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
   command->add_option("--grpc-port", options->grpc_port)->check(CLI::Range(0, 65535))->capture_default_str();
   command->add_option("--policy", options->fleet.policy)->capture_default_str();
-  command->add_option("--threads", options->fleet.threads_per_replica, "compute threads per replica (default: cores shared out)")->check(CLI::PositiveNumber);
-  command->add_option("--kv-tokens", options->fleet.kv_tokens, "room of each replica's KV pool in tokens")->check(CLI::PositiveNumber);
+  command
+      ->add_option("--threads", options->fleet.threads_per_replica,
+                   "compute threads per replica (default: cores shared out)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--kv-tokens", options->fleet.kv_tokens, "room of each replica's KV pool in tokens")
+      ->check(CLI::PositiveNumber);
   command->add_option("--seed", options->fleet.seed, "seed of the router's random choices");
   command->add_flag("--exact", options->fleet.exact, "fp32 weights and KV");
   command->add_flag("--demo", options->demo, "run the demonstration, then stop");

@@ -20,11 +20,14 @@ struct Options {
 void Print(const boost::json::object& record) {
   for (const auto& [key, value] : record) {
     if (!value.is_array()) {
-      std::printf("%-26s %s\n", std::string(key).c_str(), value.is_string() ? std::string(value.get_string()).c_str() : boost::json::serialize(value).c_str());
+      std::printf("%-26s %s\n", std::string(key).c_str(),
+                  value.is_string() ? std::string(value.get_string()).c_str()
+                                    : boost::json::serialize(value).c_str());
       continue;
     }
     std::printf("%s\n", std::string(key).c_str());
-    for (const auto& element : value.get_array()) std::printf("  %s\n", boost::json::serialize(element).c_str());
+    for (const auto& element : value.get_array())
+      std::printf("  %s\n", boost::json::serialize(element).c_str());
   }
 }
 
@@ -33,7 +36,8 @@ int Run(const Options& options) {
   if (!why.ok()) return Fail(why.status());
   boost::system::error_code error;
   const auto record = boost::json::parse(why->json(), error);
-  if (error || !record.is_object()) return Fail(absl::StrCat(options.router, ": the answer is no JSON object"));
+  if (error || !record.is_object())
+    return Fail(absl::StrCat(options.router, ": the answer is no JSON object"));
   if (options.json) {
     std::printf("%s\n", why->json().c_str());
   } else {

@@ -1,5 +1,6 @@
-// The size of a KV cache on paper: 2 (K and V) x layers x kv_heads x head_dim x tokens x batch x bytes of an element. Under a sliding
-// window a sequence holds min(tokens, window). Exact; `kvring lab measured` compares it with what is really held. Pure.
+// The size of a KV cache on paper: 2 (K and V) x layers x kv_heads x head_dim x tokens x batch x bytes of an
+// element. Under a sliding window a sequence holds min(tokens, window). Exact; `kvring lab measured` compares
+// it with what is really held. Pure.
 #pragma once
 
 #include <algorithm>

@@ -49,8 +49,8 @@ void BpeMerges::ApplyShort(std::vector<TokenId>& symbols) const {
   }
 }
 
-// A heap of candidate merges (rank, left position) over a doubly linked list. An entry is stale, and skipped, when its pair
-// is no longer what stands there.
+// A heap of candidate merges (rank, left position) over a doubly linked list. An entry is stale, and skipped,
+// when its pair is no longer what stands there.
 void BpeMerges::ApplyLong(std::vector<TokenId>& symbols) const {
   constexpr TokenId kGone = -1;
   const auto n = static_cast<int32_t>(symbols.size());
@@ -60,7 +60,8 @@ void BpeMerges::ApplyLong(std::vector<TokenId>& symbols) const {
   auto offer = [&](int32_t left) {
     if (left < 0 || next[left] >= n) return;
     const int32_t right = next[left];
-    if (const Merge* merge = Find(symbols[left], symbols[right])) heap.push({merge->rank, left, symbols[left], symbols[right]});
+    if (const Merge* merge = Find(symbols[left], symbols[right]))
+      heap.push({merge->rank, left, symbols[left], symbols[right]});
   };
   for (int32_t i = 0; i < n; ++i) {
     next[i] = i + 1;

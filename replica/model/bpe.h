@@ -1,6 +1,6 @@
-// Byte-pair encoding of one pre-token (Sennrich, Haddow, Birch 2016): start from single symbols, merge the adjacent pair of
-// lowest rank (leftmost on ties) until none is left. O(n log n) in the pre-token's length by a heap over a linked list, so a
-// megabyte without a space is no attack. Immutable after Build; thread-safe.
+// Byte-pair encoding of one pre-token (Sennrich, Haddow, Birch 2016): start from single symbols, merge the
+// adjacent pair of lowest rank (leftmost on ties) until none is left. O(n log n) in the pre-token's length by
+// a heap over a linked list, so a megabyte without a space is no attack. Immutable after Build; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace kvring::replica {
 
 class BpeMerges {
  public:
-  /// `left` and `right` merge into `merged`; pairs added earlier have the lower rank. The first of equal pairs counts.
+  /// `left` and `right` merge into `merged`; pairs added earlier have the lower rank. The first of equal
+  /// pairs counts.
   void Add(TokenId left, TokenId right, TokenId merged);
 
   /// Merges in place: `symbols` are the ids of single symbols on entry, of the final tokens on return.

@@ -6,7 +6,9 @@
 namespace kvring::replica {
 namespace {
 
-bool StandsForItself(int byte) { return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE; }
+bool StandsForItself(int byte) {
+  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
 
 struct Alphabet {
   std::array<int, 256> character_of{};
@@ -41,7 +43,9 @@ std::string BytesOfAlphabet(std::string_view token) {
       character = (first & 0x1Fu) << 6 | (static_cast<uint8_t>(token[i + 1]) & 0x3Fu);
       length = 2;
     }
-    const int byte = character < TheAlphabet().byte_of.size() && (first < 0x80 || length == 2) ? TheAlphabet().byte_of[character] : -1;
+    const int byte = character < TheAlphabet().byte_of.size() && (first < 0x80 || length == 2)
+                         ? TheAlphabet().byte_of[character]
+                         : -1;
     if (byte >= 0) {
       out += static_cast<char>(byte);
     } else {

@@ -1,5 +1,6 @@
-// GPT-2's alphabet: each of the 256 bytes is written as one printable character, so that vocabularies are plain text. Printable
-// ASCII and Latin-1 stand for themselves; the other 68 bytes are U+0100 … U+0143 in order. Pure.
+// GPT-2's alphabet: each of the 256 bytes is written as one printable character, so that vocabularies are
+// plain text. Printable ASCII and Latin-1 stand for themselves; the other 68 bytes are U+0100 … U+0143 in
+// order. Pure.
 #pragma once
 
 #include <string>

@@ -43,21 +43,25 @@ Value FromJson(const boost::json::value& json, size_t origin_end) {
       break;
   }
   Dict dict;
-  for (const auto& entry : json.get_object()) dict.emplace_back(std::string(entry.key()), FromJson(entry.value(), origin_end));
+  for (const auto& entry : json.get_object())
+    dict.emplace_back(std::string(entry.key()), FromJson(entry.value(), origin_end));
   return Value::OfDict(std::move(dict));
 }
 
 absl::StatusOr<Value> ParseJson(std::string_view raw, std::string_view field, size_t origin_end) {
   boost::system::error_code error;
   const boost::json::value json = boost::json::parse(boost::json::string_view(raw.data(), raw.size()), error);
-  if (error) return absl::InvalidArgumentError(absl::StrCat(std::string(field), ": not valid JSON: ", error.message()));
+  if (error)
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(field), ": not valid JSON: ", error.message()));
   return FromJson(json, origin_end);
 }
 
 absl::StatusOr<Value> MessageValue(const ChatMessage& message) {
   Dict dict;
-  // A role's tokens, and the template's around it, stand for the place where a message begins: the generation prompt of one turn
-  // and the header of the answer in the next are the same tokens, so they need the same bytes, those before the role.
+  // A role's tokens, and the template's around it, stand for the place where a message begins: the generation
+  // prompt of one turn and the header of the answer in the next are the same tokens, so they need the same
+  // bytes, those before the role.
   dict.emplace_back("role", Value(Text::DerivedFromUser(message.role, message.role_begin)));
   dict.emplace_back("content", Value(Text::FromUser(message.content, message.content_begin)));
   for (const auto& [name, raw] : {std::pair<const char*, const std::string*>{"name", &message.name},
@@ -76,8 +80,9 @@ class CanonicalMap {
   CanonicalMap(const std::vector<UserSpan>& spans, size_t lead, size_t canonical_size)
       : spans_(spans), lead_(lead), size_(canonical_size) {}
 
-  // The canonical bytes on which rendered bytes [0, end) depend. Inside text that stands there byte for byte: up to that byte.
-  // In the template's own text behind it: one byte more, where a longer text would differ. In front of all spans: `lead`.
+  // The canonical bytes on which rendered bytes [0, end) depend. Inside text that stands there byte for byte:
+  // up to that byte. In the template's own text behind it: one byte more, where a longer text would differ.
+  // In front of all spans: `lead`.
   uint32_t Need(size_t end) {
     while (next_ < spans_.size() && spans_[next_].begin < end) ++next_;
     size_t need = lead_;
@@ -132,11 +137,15 @@ class ChatTemplate::Source {
 
 namespace {
 
-// Encodes rendered text: control tokens where the template wrote them, plain pieces in between through the cache.
+// Encodes rendered text: control tokens where the template wrote them, plain pieces in between through the
+// cache.
 class Encoder {
  public:
   Encoder(const Tokenizer& tokenizer, SegmentCache& cache, const Text& text, const ChatInput& input)
-      : tokenizer_(tokenizer), cache_(cache), text_(text), map_(text.spans(), Lead(input), input.canonical_size) {}
+      : tokenizer_(tokenizer),
+        cache_(cache),
+        text_(text),
+        map_(text.spans(), Lead(input), input.canonical_size) {}
 
   EncodedPrompt Run() {
     const std::string& bytes = text_.bytes();
@@ -211,14 +220,17 @@ class Encoder {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Create(std::string_view source, const Tokenizer& tokenizer) {
+absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Create(std::string_view source,
+                                                                   const Tokenizer& tokenizer) {
   KVRING_ASSIGN_OR_RETURN(jinja::Template parsed, jinja::Template::Parse(source));
   return std::unique_ptr<ChatTemplate>(
       new ChatTemplate(std::make_unique<Source>(std::move(parsed), tokenizer), tokenizer));
 }
 
 ChatTemplate::ChatTemplate(std::unique_ptr<Source> source, const Tokenizer& tokenizer)
-    : source_(std::move(source)), tokenizer_(tokenizer), cache_(std::make_unique<SegmentCache>(kCacheBytes)) {}
+    : source_(std::move(source)),
+      tokenizer_(tokenizer),
+      cache_(std::make_unique<SegmentCache>(kCacheBytes)) {}
 
 ChatTemplate::~ChatTemplate() = default;
 

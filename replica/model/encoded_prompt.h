@@ -1,4 +1,5 @@
-// EncodedPrompt: a prompt's tokens and, for each, how much of the canonical prompt must be equal for the token to be equal.
+// EncodedPrompt: a prompt's tokens and, for each, how much of the canonical prompt must be equal for the
+// token to be equal.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ struct EncodedPrompt {
   std::vector<uint32_t> end_bytes;  // one per token, never falling; offsets in the canonical bytes
 };
 
-/// A raw completion prompt: control tokens typed into it count, since its writer is the template. One BOS where the model
-/// wants one; a prompt that starts with BOS gets no second (TOK-07).
+/// A raw completion prompt: control tokens typed into it count, since its writer is the template. One BOS
+/// where the model wants one; a prompt that starts with BOS gets no second (TOK-07).
 EncodedPrompt EncodeText(const Tokenizer& tokenizer, std::string_view text);
 
 /// Of `end_bytes` those of whole blocks: entry k is the end of tokens [k·block_size, (k+1)·block_size).

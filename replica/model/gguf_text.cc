@@ -14,7 +14,9 @@ absl::StatusOr<std::vector<std::string>> Strings(const GgufFile& file, std::stri
 absl::StatusOr<TokenId> OptionalToken(const GgufFile& file, std::string_view key) {
   if (!file.Has(key)) return TokenId{-1};
   KVRING_ASSIGN_OR_RETURN(const uint64_t id, file.GetUint(key));
-  if (id > INT32_MAX) return absl::InvalidArgumentError(absl::StrCat(file.name(), ": ", std::string(key), ": ", id, " is no token"));
+  if (id > INT32_MAX)
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.name(), ": ", std::string(key), ": ", id, " is no token"));
   return static_cast<TokenId>(id);
 }
 

@@ -13,10 +13,13 @@ namespace kvring::replica {
 namespace {
 
 // Members of Unicode's White_Space, for use inside a class.
-constexpr char kSpace[] = R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
+constexpr char kSpace[] =
+    R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 
-// Each expression is applied in turn inside the pieces of the one before; what no match covers is a piece of its own.
-// `<s>` stands for white space inside a class, `<S>` and `<nS>` for the classes [white space] and [^white space].
+// Each expression is applied in turn inside the pieces of the one before; what no match covers is a piece of
+// its own.
+// `<s>` stands for white space inside a class, `<S>` and `<nS>` for the classes [white space] and [^white
+// space].
 struct RuleSet {
   std::string_view name;
   std::vector<std::string_view> expressions;
@@ -59,8 +62,8 @@ using Code = std::unique_ptr<pcre2_code, FreeCode>;
 Code Compile(const std::string& expression) {
   int error = 0;
   PCRE2_SIZE at = 0;
-  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), PCRE2_UTF | PCRE2_UCP, &error,
-                          &at, nullptr));
+  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
+                          PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr));
   KVRING_CHECK(code != nullptr);  // the expressions are our own
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
   return code;
@@ -105,8 +108,8 @@ absl::StatusOr<Pretokenizer> Pretokenizer::Create(std::string_view name) {
     if (set.name == Canonical(name)) return Pretokenizer(std::make_unique<Rules>(set));
     absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(set.name));
   }
-  return absl::UnimplementedError(
-      absl::StrCat("tokenizer.ggml.pre: unknown pre-tokenizer '", std::string(name), "' (known: ", known, ")"));
+  return absl::UnimplementedError(absl::StrCat("tokenizer.ggml.pre: unknown pre-tokenizer '",
+                                               std::string(name), "' (known: ", known, ")"));
 }
 
 Pretokenizer::Pretokenizer(std::unique_ptr<Rules> rules) : rules_(std::move(rules)) {}

@@ -1,4 +1,5 @@
-// SegmentCache: remembers the tokens of recent pieces of prompt text, least recently used out first, bounded in bytes. Thread-safe.
+// SegmentCache: remembers the tokens of recent pieces of prompt text, least recently used out first, bounded
+// in bytes. Thread-safe.
 #pragma once
 
 #include <cstdint>

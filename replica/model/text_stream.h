@@ -1,5 +1,5 @@
-// TextStream: token bytes to the text of one choice. Characters cut over tokens come whole (TOK-01, TOK-02), and text that may
-// be the start of a stop string is held back until it is certain (SMP-01). Not thread-safe.
+// TextStream: token bytes to the text of one choice. Characters cut over tokens come whole (TOK-01, TOK-02),
+// and text that may be the start of a stop string is held back until it is certain (SMP-01). Not thread-safe.
 #pragma once
 
 #include <string>
@@ -12,7 +12,8 @@ namespace kvring::replica {
 
 class TextStream {
  public:
-  /// Stop strings are not empty; the one that is complete first ends the text, the longest if several are at once.
+  /// Stop strings are not empty; the one that is complete first ends the text, the longest if several are at
+  /// once.
   explicit TextStream(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
   struct Piece {

@@ -31,19 +31,20 @@ int ByteOf(std::string_view token) {
 }
 
 absl::Status TokenError(size_t index, std::string_view token, std::string_view what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("tokenizer.ggml.tokens[", index, "] '", std::string(token.substr(0, 64)), "': ", std::string(what)));
+  return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.tokens[", index, "] '",
+                                                 std::string(token.substr(0, 64)), "': ", std::string(what)));
 }
 
 }  // namespace
 
 absl::StatusOr<Tokenizer> Tokenizer::Create(const TokenizerSpec& spec) {
   if (spec.model != "gpt2") {
-    return absl::UnimplementedError(absl::StrCat("tokenizer.ggml.model: '", spec.model, "' is not supported (known: gpt2)"));
+    return absl::UnimplementedError(
+        absl::StrCat("tokenizer.ggml.model: '", spec.model, "' is not supported (known: gpt2)"));
   }
   if (!spec.types.empty() && spec.types.size() != spec.tokens.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.token_type: ", spec.types.size(), " entries for ",
-                                                   spec.tokens.size(), " tokens"));
+    return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.token_type: ", spec.types.size(),
+                                                   " entries for ", spec.tokens.size(), " tokens"));
   }
   KVRING_ASSIGN_OR_RETURN(Pretokenizer pretokenizer, Pretokenizer::Create(spec.pre));
   Tokenizer tokenizer(std::move(pretokenizer));
@@ -64,7 +65,8 @@ absl::Status Tokenizer::ReadTokens(const TokenizerSpec& spec) {
       KVRING_RETURN_IF_ERROR(ReadByteToken(spec, i));
       continue;
     }
-    const bool whole = type == TokenType::kControl || type == TokenType::kUserDefined || type == TokenType::kUnknown;
+    const bool whole =
+        type == TokenType::kControl || type == TokenType::kUserDefined || type == TokenType::kUnknown;
     control_.push_back(type == TokenType::kControl || type == TokenType::kUnknown);
     if (whole) {
       bytes_.push_back(token);
@@ -76,7 +78,8 @@ absl::Status Tokenizer::ReadTokens(const TokenizerSpec& spec) {
     if (bytes_.back().size() == 1) byte_symbol_[static_cast<uint8_t>(bytes_.back()[0])] = id;
   }
   for (std::vector<Added>& list : added_) {
-    std::stable_sort(list.begin(), list.end(), [](const Added& a, const Added& b) { return a.text.size() > b.text.size(); });
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Added& a, const Added& b) { return a.text.size() > b.text.size(); });
   }
   return absl::OkStatus();
 }
@@ -85,7 +88,8 @@ absl::Status Tokenizer::ReadByteToken(const TokenizerSpec& spec, size_t index) {
   const std::string& token = spec.tokens[index];
   const int byte = ByteOf(token);
   if (byte < 0) return TokenError(index, token, "a byte token must be <0x00> to <0xFF>");
-  if (byte_symbol_[static_cast<size_t>(byte)] >= 0) return TokenError(index, token, "its byte has a token already");
+  if (byte_symbol_[static_cast<size_t>(byte)] >= 0)
+    return TokenError(index, token, "its byte has a token already");
   byte_symbol_[static_cast<size_t>(byte)] = static_cast<TokenId>(index);
   bytes_.push_back(std::string(1, static_cast<char>(byte)));
   control_.push_back(false);
@@ -106,8 +110,9 @@ absl::Status Tokenizer::ReadMerges(const TokenizerSpec& spec) {
     const TokenId right_id = id(std::string(right));
     const TokenId merged = id(absl::StrCat(std::string(left), std::string(right)));
     if (left_id < 0 || right_id < 0 || merged < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tokenizer.ggml.merges[", i, "] '", std::string(merge.substr(0, 64)), "': not two known tokens that make a third"));
+      return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.merges[", i, "] '",
+                                                     std::string(merge.substr(0, 64)),
+                                                     "': not two known tokens that make a third"));
     }
     merges_.Add(left_id, right_id, merged);
   }
@@ -117,14 +122,15 @@ absl::Status Tokenizer::ReadMerges(const TokenizerSpec& spec) {
 absl::Status Tokenizer::ReadSpecialIds(const TokenizerSpec& spec) {
   for (const auto& [name, id] : {std::pair{"bos", spec.bos}, {"eos", spec.eos}, {"eot", spec.eot}}) {
     if (id < -1 || id >= vocab_size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tokenizer.ggml.", name, "_token_id: ", id, " is outside the vocabulary of ", vocab_size()));
+      return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.", name, "_token_id: ", id,
+                                                     " is outside the vocabulary of ", vocab_size()));
     }
   }
   bos_ = spec.bos;
   add_bos_ = spec.add_bos && spec.bos >= 0;
   for (TokenId id : {spec.eos, spec.eot}) {
-    if (id >= 0 && std::find(stop_tokens_.begin(), stop_tokens_.end(), id) == stop_tokens_.end()) stop_tokens_.push_back(id);
+    if (id >= 0 && std::find(stop_tokens_.begin(), stop_tokens_.end(), id) == stop_tokens_.end())
+      stop_tokens_.push_back(id);
   }
   return absl::OkStatus();
 }

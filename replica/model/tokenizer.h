@@ -1,7 +1,8 @@
-// Tokenizer: text to token ids and back, byte-level BPE. Text of a user is always plain: the words "<|im_end|>" typed into a
-// message are encoded as characters; only where the caller says so (a raw completion prompt, a template's own text) do
-// control tokens count. DecodeBytes(Encode(x)) == x where the vocabulary has all bytes of x; bytes that it lacks (SmolLM2: some
-// control characters) are dropped, as the reference does. Immutable after Create; thread-safe.
+// Tokenizer: text to token ids and back, byte-level BPE. Text of a user is always plain: the words
+// "<|im_end|>" typed into a message are encoded as characters; only where the caller says so (a raw
+// completion prompt, a template's own text) do control tokens count. DecodeBytes(Encode(x)) == x where the
+// vocabulary has all bytes of x; bytes that it lacks (SmolLM2: some control characters) are dropped, as the
+// reference does. Immutable after Create; thread-safe.
 #pragma once
 
 #include <array>
@@ -20,7 +21,14 @@ namespace kvring::replica {
 
 /// A vocabulary as a model file gives it (GGUF names in brackets).
 struct TokenizerSpec {
-  enum class TokenType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+  enum class TokenType : int32_t {
+    kNormal = 1,
+    kUnknown = 2,
+    kControl = 3,
+    kUserDefined = 4,
+    kUnused = 5,
+    kByte = 6
+  };
 
   std::string model;                // "gpt2": byte-level BPE [tokenizer.ggml.model]
   std::string pre;                  // rule set of the pre-tokenizer [tokenizer.ggml.pre]
@@ -29,7 +37,7 @@ struct TokenizerSpec {
   std::vector<std::string> merges;  // "left right", best first [tokenizer.ggml.merges]
   TokenId bos = -1;                 // -1: none
   TokenId eos = -1;
-  TokenId eot = -1;                 // end of turn, another stop token
+  TokenId eot = -1;  // end of turn, another stop token
   bool add_bos = false;
 };
 
@@ -37,8 +45,9 @@ enum class ControlTokens { kAsText, kParse };
 
 class Tokenizer {
  public:
-  /// Errors name the token or merge by index: byte tokens that are not <0x00> … <0xFF> or occur twice (MOD-06), duplicate
-  /// tokens, merges of unknown tokens, ids outside the vocabulary, an unknown model or pre-tokenizer.
+  /// Errors name the token or merge by index: byte tokens that are not <0x00> … <0xFF> or occur twice
+  /// (MOD-06), duplicate tokens, merges of unknown tokens, ids outside the vocabulary, an unknown model or
+  /// pre-tokenizer.
   static absl::StatusOr<Tokenizer> Create(const TokenizerSpec& spec);
 
   /// Appends the tokens of `text`. No BOS is added. `text` must be valid UTF-8.
@@ -51,7 +60,8 @@ class Tokenizer {
   /// The bytes that a token stands for; control tokens give their name. `id` in [0, vocab_size).
   const std::string& Bytes(TokenId id) const { return bytes_[static_cast<size_t>(id)]; }
   bool IsControl(TokenId id) const { return control_[static_cast<size_t>(id)]; }
-  /// Where `token`, one of text's tokens in order, ends in `text`, if the one before ended at `at`; steps over dropped bytes.
+  /// Where `token`, one of text's tokens in order, ends in `text`, if the one before ended at `at`; steps
+  /// over dropped bytes.
   size_t EndOf(TokenId token, std::string_view text, size_t at) const;
   std::string DecodeBytes(const std::vector<TokenId>& ids) const;
 

@@ -19,7 +19,8 @@ ChoiceText::Piece ChoiceText::Push(const EngineEvent::Token& token) {
   if (token.end_of_sequence) return piece;
   tokens_.push_back(token.token);
   if (token.logprobs.has_value()) held_logprobs_.push_back(LogprobOf(token.token, *token.logprobs));
-  TextStream::Piece text = stream_.Push(tokenizer_.IsControl(token.token) ? "" : tokenizer_.Bytes(token.token));
+  TextStream::Piece text =
+      stream_.Push(tokenizer_.IsControl(token.token) ? "" : tokenizer_.Bytes(token.token));
   piece.stopped = text.stopped;
   piece.text = std::move(echo_) + text.text;
   echo_.clear();
@@ -53,7 +54,8 @@ ChoiceText::Piece ChoiceText::Finish(bool stopped) {
 std::vector<uint32_t> ConversationBlockEnds(const Tokenizer& tokenizer, const std::vector<TokenId>& prompt,
                                             std::vector<uint32_t> prompt_ends, const ChoiceText& answer,
                                             size_t answer_begin, int32_t block_size) {
-  // The piece of text that the next turn encodes as one: from behind the last control token to the answer's end.
+  // The piece of text that the next turn encodes as one: from behind the last control token to the answer's
+  // end.
   size_t tail = prompt.size();
   while (tail > 0 && !tokenizer.IsControl(prompt[tail - 1])) --tail;
   std::vector<TokenId> ours(prompt.begin() + static_cast<ptrdiff_t>(tail), prompt.end());
@@ -63,9 +65,11 @@ std::vector<uint32_t> ConversationBlockEnds(const Tokenizer& tokenizer, const st
 
   const size_t computed = prompt.size() + static_cast<size_t>(std::max(answer.sampled(), 1)) - 1;
   size_t end = 0;
-  for (size_t i = 0; i < std::min(ours.size(), theirs.size()) && ours[i] == theirs[i] && tail + i < computed; ++i) {
+  for (size_t i = 0; i < std::min(ours.size(), theirs.size()) && ours[i] == theirs[i] && tail + i < computed;
+       ++i) {
     end += tokenizer.Bytes(ours[i]).size();
-    if (tail + i >= prompt.size()) prompt_ends.push_back(static_cast<uint32_t>(answer_begin + end - head.size()));
+    if (tail + i >= prompt.size())
+      prompt_ends.push_back(static_cast<uint32_t>(answer_begin + end - head.size()));
   }
   return BlockEnds(prompt_ends, block_size);
 }

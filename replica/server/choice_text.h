@@ -1,6 +1,6 @@
-// ChoiceText: one choice's tokens on their way to text: held-back characters and stop strings (replica/model/text_stream.h), the
-// log probabilities that go with the text sent, and, for the first choice, what is needed to say which blocks a follow-up
-// turn will find. Engine thread only.
+// ChoiceText: one choice's tokens on their way to text: held-back characters and stop strings
+// (replica/model/text_stream.h), the log probabilities that go with the text sent, and, for the first choice,
+// what is needed to say which blocks a follow-up turn will find. Engine thread only.
 #pragma once
 
 #include <string>
@@ -15,7 +15,8 @@ namespace kvring::replica {
 
 class ChoiceText {
  public:
-  ChoiceText(const Tokenizer& tokenizer, std::vector<std::string> stops) : tokenizer_(tokenizer), stream_(std::move(stops)) {}
+  ChoiceText(const Tokenizer& tokenizer, std::vector<std::string> stops)
+      : tokenizer_(tokenizer), stream_(std::move(stops)) {}
 
   struct Piece {
     std::string text;
@@ -49,9 +50,10 @@ class ChoiceText {
   int32_t sampled_ = 0;
 };
 
-/// Offsets in the canonical bytes at which the whole blocks of `prompt_ends` and the answer end: the answer's tokens as far as a
-/// follow-up turn, which tokenises the answer's text anew, will have the same ones, and as far as they are computed.
-/// `prompt`: the prompt's tokens. `answer_begin`: canonical offset of the answer's first byte.
+/// Offsets in the canonical bytes at which the whole blocks of `prompt_ends` and the answer end: the answer's
+/// tokens as far as a follow-up turn, which tokenises the answer's text anew, will have the same ones, and as
+/// far as they are computed. `prompt`: the prompt's tokens. `answer_begin`: canonical offset of the answer's
+/// first byte.
 std::vector<uint32_t> ConversationBlockEnds(const Tokenizer& tokenizer, const std::vector<TokenId>& prompt,
                                             std::vector<uint32_t> prompt_ends, const ChoiceText& answer,
                                             size_t answer_begin, int32_t block_size);

@@ -11,8 +11,9 @@ namespace kvring::replica {
 namespace {
 
 constexpr size_t kMaxInbox = 4096;
-constexpr double kSmoothing = 0.1;          // weight of the newest step in the measured decode step
-constexpr double kPrefillMemoryTokens = 4096;  // the prefill rate is that of about so many tokens last computed
+constexpr double kSmoothing = 0.1;  // weight of the newest step in the measured decode step
+constexpr double kPrefillMemoryTokens =
+    4096;  // the prefill rate is that of about so many tokens last computed
 
 openai::ApiError ErrorOfAdd(const absl::Status& status, const std::string& token_field) {
   openai::ApiError error = openai::FromStatus(status);
@@ -29,19 +30,26 @@ double Smooth(double mean, double sample) { return mean == 0 ? sample : mean + k
 
 }  // namespace
 
-EngineLoop::EngineLoop(Executor& executor, const EngineOptions& options, const ServedModel& model, MetricRegistry& metrics)
+EngineLoop::EngineLoop(Executor& executor, const EngineOptions& options, const ServedModel& model,
+                       MetricRegistry& metrics)
     : engine_(executor, options),
       model_(model),
       block_size_(executor.limits().block_size),
       max_tokens_(engine_.max_tokens_per_sequence()),
-      prompt_tokens_(metrics.GetCounter("kvring_replica_prompt_tokens_total", "Prompt tokens of admitted requests.")),
-      cached_tokens_(metrics.GetCounter("kvring_replica_cached_tokens_total", "Prompt tokens found in the prefix cache at first admission.")),
-      completion_tokens_(metrics.GetCounter("kvring_replica_completion_tokens_total", "Tokens generated for finished requests.")),
+      prompt_tokens_(
+          metrics.GetCounter("kvring_replica_prompt_tokens_total", "Prompt tokens of admitted requests.")),
+      cached_tokens_(metrics.GetCounter("kvring_replica_cached_tokens_total",
+                                        "Prompt tokens found in the prefix cache at first admission.")),
+      completion_tokens_(metrics.GetCounter("kvring_replica_completion_tokens_total",
+                                            "Tokens generated for finished requests.")),
       requests_(metrics.GetCounter("kvring_replica_requests_total", "Requests submitted to the engine.")),
-      cancelled_(metrics.GetCounter("kvring_replica_cancelled_total", "Requests cancelled before their end.")),
+      cancelled_(
+          metrics.GetCounter("kvring_replica_cancelled_total", "Requests cancelled before their end.")),
       failed_(metrics.GetCounter("kvring_replica_failed_total", "Requests that ended with an error.")),
-      preemptions_(metrics.GetCounter("kvring_replica_preemptions_total", "Sequences put back for lack of blocks.")),
-      step_seconds_(metrics.GetHistogram("kvring_replica_step_seconds", "Duration of engine steps.", SecondsBounds())),
+      preemptions_(
+          metrics.GetCounter("kvring_replica_preemptions_total", "Sequences put back for lack of blocks.")),
+      step_seconds_(
+          metrics.GetHistogram("kvring_replica_step_seconds", "Duration of engine steps.", SecondsBounds())),
       thread_([this] { Run(); }) {}
 
 EngineLoop::~EngineLoop() {
@@ -65,7 +73,8 @@ GenerationId EngineLoop::Submit(GenerationPlan plan, std::shared_ptr<GenerationS
     absl::MutexLock lock(&mutex_);
     if (inbox_.size() < kMaxInbox && !stopping_) {
       in_flight_.fetch_add(1, std::memory_order_relaxed);
-      inbox_.push_back({id, std::make_unique<RunningGeneration>(std::move(plan), std::move(sink), model_, block_size_)});
+      inbox_.push_back(
+          {id, std::make_unique<RunningGeneration>(std::move(plan), std::move(sink), model_, block_size_)});
       return id;
     }
   }
@@ -173,12 +182,14 @@ void EngineLoop::Measure(const StepReport& report, Duration elapsed) {
 
 void EngineLoop::HandleEvents() {
   // A stop string ends a choice, which makes further events: until there are none.
-  for (std::vector<EngineEvent> events = engine_.TakeEvents(); !events.empty(); events = engine_.TakeEvents()) {
+  for (std::vector<EngineEvent> events = engine_.TakeEvents(); !events.empty();
+       events = engine_.TakeEvents()) {
     for (const EngineEvent& event : events) {
       const auto owner = by_request_.find(event.request);
       if (owner == by_request_.end()) continue;
       const auto [id, prompt] = owner->second;
-      std::visit([&, id = id, prompt = prompt](const auto& what) { Handle(id, prompt, event.request, what); }, event.what);
+      std::visit([&, id = id, prompt = prompt](const auto& what) { Handle(id, prompt, event.request, what); },
+                 event.what);
     }
   }
 }

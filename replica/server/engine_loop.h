@@ -1,6 +1,7 @@
-// EngineLoop: the one thread that owns the engine. Requests and cancellations come in through a bounded inbox; after each step the
-// events go to the requests' sinks, then the step listeners are told, so that a connection can send all tokens of a step in
-// one message. Submit and Cancel are thread-safe; sinks and listeners are called on the loop's thread.
+// EngineLoop: the one thread that owns the engine. Requests and cancellations come in through a bounded
+// inbox; after each step the events go to the requests' sinks, then the step listeners are told, so that a
+// connection can send all tokens of a step in one message. Submit and Cancel are thread-safe; sinks and
+// listeners are called on the loop's thread.
 #pragma once
 
 #include <atomic>
@@ -35,7 +36,8 @@ class EngineLoop {
   /// At the end of a step, and of an idle turn in which something changed.
   using StepListener = std::function<void(const LoopLoad&, const CacheEventBatch&)>;
 
-  EngineLoop(Executor& executor, const EngineOptions& options, const ServedModel& model, MetricRegistry& metrics);
+  EngineLoop(Executor& executor, const EngineOptions& options, const ServedModel& model,
+             MetricRegistry& metrics);
   /// Ends the thread; running requests get an error.
   ~EngineLoop();
 
@@ -83,7 +85,8 @@ class EngineLoop {
 
   // Loop thread only.
   absl::flat_hash_map<GenerationId, std::unique_ptr<RunningGeneration>> running_;  // look-up only
-  absl::flat_hash_map<RequestId, std::pair<GenerationId, size_t>> by_request_;     // engine request: generation, prompt
+  absl::flat_hash_map<RequestId, std::pair<GenerationId, size_t>>
+      by_request_;  // engine request: generation, prompt
   uint64_t next_request_ = 1;
   double prefilled_tokens_ = 0;  // with fading memory
   double prefill_seconds_ = 0;

@@ -139,7 +139,8 @@ class Reactor : public grpc::ServerBidiReactor<v1::ExchangeRequest, v1::Exchange
         mailbox_(std::make_shared<Mailbox>(this, info, info.epoch())),
         table_(std::make_shared<RequestTable>()) {
     mailbox_->Flush();
-    listening_ = loop_.Listen([this](const LoopLoad& load, const CacheEventBatch& events) { OnStep(load, events); });
+    listening_ =
+        loop_.Listen([this](const LoopLoad& load, const CacheEventBatch& events) { OnStep(load, events); });
     StartRead(&incoming_);
   }
 
@@ -186,14 +187,15 @@ class Reactor : public grpc::ServerBidiReactor<v1::ExchangeRequest, v1::Exchange
   void OnStep(const LoopLoad& load, const CacheEventBatch& events) {
     for (const auto& [id, generation] : table_->TakeExpired(Now())) {
       loop_.Cancel(generation);
-      mailbox_->Post(id, ToMessage(openai::ApiError{504, "server_error", "deadline_exceeded", "", "The request's deadline has passed."}));
+      mailbox_->Post(id, ToMessage(openai::ApiError{504, "server_error", "deadline_exceeded", "",
+                                                    "The request's deadline has passed."}));
     }
     mailbox_->OnStep(load, events);
   }
 
   EngineLoop& loop_;
   const ServedModel& model_;
-  std::shared_ptr<Mailbox> mailbox_;      // shared with the sinks of running requests
+  std::shared_ptr<Mailbox> mailbox_;  // shared with the sinks of running requests
   std::shared_ptr<RequestTable> table_;
   std::unique_ptr<EngineLoop::Listening> listening_;
   v1::ExchangeRequest incoming_;
@@ -207,7 +209,8 @@ void Mailbox::Post(uint64_t id, v1::GenerateResponse response) {
   event.set_id(id);
   *event.mutable_response() = std::move(response);
   dirty_ = true;
-  if (waiting_bytes_ > kMaxWaitingBytes) status_ = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the router reads too slowly");
+  if (waiting_bytes_ > kMaxWaitingBytes)
+    status_ = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the router reads too slowly");
 }
 
 void Mailbox::AddCacheEvents(const CacheEventBatch& events) {
@@ -248,7 +251,8 @@ void Mailbox::Flush() {
 void Mailbox::WriteDone(bool ok) {
   absl::MutexLock lock(&mutex_);
   writing_ = false;
-  if (!ok && !status_.has_value()) status_ = grpc::Status(grpc::StatusCode::CANCELLED, "the stream is broken");
+  if (!ok && !status_.has_value())
+    status_ = grpc::Status(grpc::StatusCode::CANCELLED, "the stream is broken");
   if (reactor_ != nullptr) Advance();
 }
 
@@ -274,8 +278,8 @@ void Mailbox::Advance() {
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse>* StartExchangeCall(EngineLoop& loop, const ServedModel& model,
-                                                                                      v1::ReplicaInfo info) {
+grpc::ServerBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse>* StartExchangeCall(
+    EngineLoop& loop, const ServedModel& model, v1::ReplicaInfo info) {
   return new Reactor(loop, model, std::move(info));
 }
 

@@ -1,5 +1,5 @@
-// GenerateCall: the reactor of one Inference.Generate stream, and the sink that feeds it. gRPC threads and the engine thread meet
-// in one small locked state, which outlives both.
+// GenerateCall: the reactor of one Inference.Generate stream, and the sink that feeds it. gRPC threads and
+// the engine thread meet in one small locked state, which outlives both.
 #pragma once
 
 #include "kvring/v1/inference.grpc.pb.h"

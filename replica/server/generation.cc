@@ -30,7 +30,8 @@ SamplingParams ParamsOf(const SamplingFields& fields) {
   return params;
 }
 
-EngineRequest EngineRequestOf(const ServedModel& model, const GenerationRequest& request, std::vector<TokenId> tokens) {
+EngineRequest EngineRequestOf(const ServedModel& model, const GenerationRequest& request,
+                              std::vector<TokenId> tokens) {
   EngineRequest out;
   out.prompt = std::move(tokens);
   out.root = MakeCacheRoot({.model = model.name(), .adapter = "", .salt = request.cache_salt});
@@ -45,9 +46,9 @@ EngineRequest EngineRequestOf(const ServedModel& model, const GenerationRequest&
 
 std::optional<ApiError> CheckMessages(const ServedModel& model, const std::vector<ChatMessage>& messages) {
   if (model.chat() == nullptr) {
-    return InvalidRequest("messages",
-                          absl::StrCat("The model '", model.name(), "' has no chat template; use /v1/completions."),
-                          "chat_template_missing");
+    return InvalidRequest(
+        "messages", absl::StrCat("The model '", model.name(), "' has no chat template; use /v1/completions."),
+        "chat_template_missing");
   }
   for (size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].opaque_type.empty()) continue;
@@ -58,29 +59,33 @@ std::optional<ApiError> CheckMessages(const ServedModel& model, const std::vecto
   return std::nullopt;
 }
 
-std::optional<ApiError> PlanChat(const ServedModel& model, const GenerationRequest& request, GenerationPlan& plan) {
+std::optional<ApiError> PlanChat(const ServedModel& model, const GenerationRequest& request,
+                                 GenerationPlan& plan) {
   if (auto error = CheckMessages(model, request.messages)) return error;
-  auto prompt = model.chat()->Encode({&request.messages, request.tools_json, request.canonical.size(), UnixSeconds()});
+  auto prompt =
+      model.chat()->Encode({&request.messages, request.tools_json, request.canonical.size(), UnixSeconds()});
   if (!prompt.ok()) return InvalidRequest("messages", std::string(prompt.status().message()));
-  plan.prompts.push_back({EngineRequestOf(model, request, std::move(prompt->tokens)), std::move(prompt->end_bytes),
-                          request.canonical.size(), ""});
+  plan.prompts.push_back({EngineRequestOf(model, request, std::move(prompt->tokens)),
+                          std::move(prompt->end_bytes), request.canonical.size(), ""});
   plan.answer_prefix = absl::StrCat("assistant", std::string(1, CanonicalPrompt::kEndOfRole));
   plan.token_field = "messages";
   return std::nullopt;
 }
 
-void PlanText(const ServedModel& model, const GenerationRequest& request, const std::string& text, GenerationPlan& plan) {
+void PlanText(const ServedModel& model, const GenerationRequest& request, const std::string& text,
+              GenerationPlan& plan) {
   EncodedPrompt prompt = EncodeText(model.tokenizer(), text);
-  plan.prompts.push_back({EngineRequestOf(model, request, std::move(prompt.tokens)), std::move(prompt.end_bytes), text.size(),
-                          request.echo ? text : ""});
+  plan.prompts.push_back({EngineRequestOf(model, request, std::move(prompt.tokens)),
+                          std::move(prompt.end_bytes), text.size(), request.echo ? text : ""});
 }
 
-std::optional<ApiError> PlanIds(const ServedModel& model, const GenerationRequest& request, const std::vector<TokenId>& ids,
-                                GenerationPlan& plan) {
+std::optional<ApiError> PlanIds(const ServedModel& model, const GenerationRequest& request,
+                                const std::vector<TokenId>& ids, GenerationPlan& plan) {
   const int32_t vocabulary = model.tokenizer().vocab_size();
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < vocabulary) continue;
-    return InvalidRequest("prompt", absl::StrCat("prompt[", i, "]: token ", ids[i], " is outside the vocabulary of ", vocabulary, "."));
+    return InvalidRequest("prompt", absl::StrCat("prompt[", i, "]: token ", ids[i],
+                                                 " is outside the vocabulary of ", vocabulary, "."));
   }
   std::vector<uint32_t> ends(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) ends[i] = static_cast<uint32_t>((i + 1) * sizeof(TokenId));
@@ -89,31 +94,36 @@ std::optional<ApiError> PlanIds(const ServedModel& model, const GenerationReques
   return std::nullopt;
 }
 
-std::optional<ApiError> PlanCompletions(const ServedModel& model, const GenerationRequest& request, GenerationPlan& plan) {
+std::optional<ApiError> PlanCompletions(const ServedModel& model, const GenerationRequest& request,
+                                        GenerationPlan& plan) {
   plan.token_field = "prompt";
   for (const std::string& text : request.prompts) PlanText(model, request, text, plan);
   for (const std::vector<TokenId>& ids : request.prompt_ids) {
     if (auto error = PlanIds(model, request, ids, plan)) return error;
   }
   for (const PlannedPrompt& prompt : plan.prompts) {
-    if (prompt.request.prompt.empty()) return InvalidRequest("prompt", "prompt must hold at least one token.");
+    if (prompt.request.prompt.empty())
+      return InvalidRequest("prompt", "prompt must hold at least one token.");
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<ApiError> PlanGeneration(const ServedModel& model, GenerationRequest request, GenerationPlan& plan) {
+std::optional<ApiError> PlanGeneration(const ServedModel& model, GenerationRequest request,
+                                       GenerationPlan& plan) {
   if (!model.Answers(request.model)) return openai::ModelNotFound(request.model);
   const int32_t vocabulary = model.tokenizer().vocab_size();
   for (const auto& [token, bias] : request.sampling.logit_bias) {
     if (token >= vocabulary) {
-      return InvalidRequest("logit_bias", absl::StrCat("logit_bias: token ", token, " is outside the vocabulary of ", vocabulary, "."));
+      return InvalidRequest("logit_bias", absl::StrCat("logit_bias: token ", token,
+                                                       " is outside the vocabulary of ", vocabulary, "."));
     }
   }
   plan.stops = request.sampling.stop;
   plan.choices_per_prompt = request.sampling.n;
-  return request.route == openai::Route::kChat ? PlanChat(model, request, plan) : PlanCompletions(model, request, plan);
+  return request.route == openai::Route::kChat ? PlanChat(model, request, plan)
+                                               : PlanCompletions(model, request, plan);
 }
 
 }  // namespace kvring::replica

@@ -1,5 +1,6 @@
-// Generation: one client request on its way through the engine. PlanGeneration (any thread) turns a validated OpenAI request into
-// token prompts; the engine loop runs them and tells a GenerationSink, on its own thread, what came out.
+// Generation: one client request on its way through the engine. PlanGeneration (any thread) turns a validated
+// OpenAI request into token prompts; the engine loop runs them and tells a GenerationSink, on its own thread,
+// what came out.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +19,19 @@ namespace kvring::replica {
 
 /// One prompt of a request; a completion body may hold several.
 struct PlannedPrompt {
-  EngineRequest request;            // the id is given by the engine loop
-  std::vector<uint32_t> end_bytes;  // per prompt token: canonical bytes that it depends on (replica/model/encoded_prompt.h)
-  size_t canonical_size = 0;        // of the prompt
-  std::string echo;                 // text that precedes the answer; empty: none
+  EngineRequest request;  // the id is given by the engine loop
+  std::vector<uint32_t>
+      end_bytes;  // per prompt token: canonical bytes that it depends on (replica/model/encoded_prompt.h)
+  size_t canonical_size = 0;  // of the prompt
+  std::string echo;           // text that precedes the answer; empty: none
 };
 
 struct GenerationPlan {
   std::vector<PlannedPrompt> prompts;
   std::vector<std::string> stops;
-  std::string answer_prefix;  // canonical bytes between the prompt and an answer's text: "assistant" 0x1F in a chat
-  std::string token_field;    // "messages" or "prompt": what a context-length error names
+  std::string
+      answer_prefix;  // canonical bytes between the prompt and an answer's text: "assistant" 0x1F in a chat
+  std::string token_field;  // "messages" or "prompt": what a context-length error names
   int32_t choices_per_prompt = 1;
 };
 
@@ -49,8 +52,8 @@ struct GenerationDelta {
   std::span<const TokenId> tokens;
 };
 
-/// Receives a request's events in order: OnAdmitted, OnDelta…, then OnDone or OnError (OnError may also come alone). Called on
-/// the engine's thread; must not block.
+/// Receives a request's events in order: OnAdmitted, OnDelta…, then OnDone or OnError (OnError may also come
+/// alone). Called on the engine's thread; must not block.
 class GenerationSink {
  public:
   virtual ~GenerationSink() = default;

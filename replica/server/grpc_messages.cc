@@ -44,10 +44,12 @@ std::optional<openai::ApiError> ReadBody(const v1::OpenAiBody& message, openai::
     return openai::InvalidRequest("route", "route must be /v1/chat/completions or /v1/completions.");
   }
   std::string body = message.body();
-  return openai::ReadGenerationRequest(chat ? openai::Route::kChat : openai::Route::kCompletions, body, request);
+  return openai::ReadGenerationRequest(chat ? openai::Route::kChat : openai::Route::kCompletions, body,
+                                       request);
 }
 
-std::optional<openai::ApiError> ReadFields(const v1::GenerateRequest& message, openai::GenerationRequest& request) {
+std::optional<openai::ApiError> ReadFields(const v1::GenerateRequest& message,
+                                           openai::GenerationRequest& request) {
   switch (message.input_case()) {
     case v1::GenerateRequest::kTokenIds:
       request.route = openai::Route::kCompletions;
@@ -60,7 +62,8 @@ std::optional<openai::ApiError> ReadFields(const v1::GenerateRequest& message, o
     case v1::GenerateRequest::kMessages:
       request.route = openai::Route::kChat;
       ReadMessages(message.messages(), request);
-      if (request.messages.empty()) return openai::InvalidRequest("messages", "messages must hold at least one message.");
+      if (request.messages.empty())
+        return openai::InvalidRequest("messages", "messages must hold at least one message.");
       break;
     default:
       return openai::InvalidRequest("input", "One of openai_body, token_ids, text and messages must be set.");
@@ -71,9 +74,11 @@ std::optional<openai::ApiError> ReadFields(const v1::GenerateRequest& message, o
 
 }  // namespace
 
-std::optional<openai::ApiError> ReadGenerateRequest(const v1::GenerateRequest& message, openai::GenerationRequest& request) {
+std::optional<openai::ApiError> ReadGenerateRequest(const v1::GenerateRequest& message,
+                                                    openai::GenerationRequest& request) {
   const bool body = message.input_case() == v1::GenerateRequest::kOpenaiBody;
-  if (auto error = body ? ReadBody(message.openai_body(), request) : ReadFields(message, request)) return error;
+  if (auto error = body ? ReadBody(message.openai_body(), request) : ReadFields(message, request))
+    return error;
   if (!message.model().empty()) request.model = message.model();
   if (!message.cache_salt().empty()) request.cache_salt = message.cache_salt();
   return std::nullopt;
@@ -142,7 +147,8 @@ v1::LoadReport ToMessage(const LoopLoad& load) {
 }
 
 grpc::Status ToStatus(const openai::ApiError& error) {
-  return {static_cast<grpc::StatusCode>(openai::StatusCodeOfHttp(error.http_status)), openai::GrpcStatusText(error)};
+  return {static_cast<grpc::StatusCode>(openai::StatusCodeOfHttp(error.http_status)),
+          openai::GrpcStatusText(error)};
 }
 
 }  // namespace kvring::replica

@@ -14,7 +14,8 @@
 namespace kvring::replica {
 
 /// The validated request behind any of the four inputs; errors as for the same request over HTTP.
-std::optional<openai::ApiError> ReadGenerateRequest(const v1::GenerateRequest& message, openai::GenerationRequest& request);
+std::optional<openai::ApiError> ReadGenerateRequest(const v1::GenerateRequest& message,
+                                                    openai::GenerationRequest& request);
 
 v1::GenerateResponse ToMessage(const AdmittedInfo& info);
 v1::GenerateResponse ToMessage(const GenerationDelta& delta);

@@ -21,15 +21,18 @@ v1::ReplicaInfo GrpcService::Info() const {
   return info;
 }
 
-grpc::ServerWriteReactor<v1::GenerateResponse>* GrpcService::Generate(grpc::CallbackServerContext*, const v1::GenerateRequest* request) {
+grpc::ServerWriteReactor<v1::GenerateResponse>* GrpcService::Generate(grpc::CallbackServerContext*,
+                                                                      const v1::GenerateRequest* request) {
   return StartGenerateCall(loop_, model_, *request);
 }
 
-grpc::ServerBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse>* GrpcService::Exchange(grpc::CallbackServerContext*) {
+grpc::ServerBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse>* GrpcService::Exchange(
+    grpc::CallbackServerContext*) {
   return StartExchangeCall(loop_, model_, Info());
 }
 
-grpc::ServerUnaryReactor* GrpcService::ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest*,
+grpc::ServerUnaryReactor* GrpcService::ListModels(grpc::CallbackServerContext* context,
+                                                  const v1::ListModelsRequest*,
                                                   v1::ListModelsResponse* response) {
   v1::Model& model = *response->add_models();
   model.set_id(model_.name());

@@ -1,5 +1,6 @@
-// GrpcService: kvring.v1.Inference of one replica. Generate is one request on one stream; Exchange carries all requests of a router on
-// one long stream, with the replica's identity, load and cache events. Thread-safe.
+// GrpcService: kvring.v1.Inference of one replica. Generate is one request on one stream; Exchange carries
+// all requests of a router on one long stream, with the replica's identity, load and cache events.
+// Thread-safe.
 #pragma once
 
 #include <memory>
@@ -26,8 +27,10 @@ class GrpcService : public v1::Inference::CallbackService {
 
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(grpc::CallbackServerContext* context,
                                                            const v1::GenerateRequest* request) override;
-  grpc::ServerBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse>* Exchange(grpc::CallbackServerContext* context) override;
-  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
+  grpc::ServerBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse>* Exchange(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context,
+                                       const v1::ListModelsRequest* request,
                                        v1::ListModelsResponse* response) override;
 
   v1::ReplicaInfo Info() const;

@@ -15,15 +15,20 @@ namespace {
 using net::HttpResponse;
 using net::JsonResponse;
 
-HttpResponse ErrorResponse(const openai::ApiError& error) { return JsonResponse(error.http_status, error.ToJson()); }
+HttpResponse ErrorResponse(const openai::ApiError& error) {
+  return JsonResponse(error.http_status, error.ToJson());
+}
 
-HttpResponse PlainText(int status, std::string text) { return {status, {{"Content-Type", "text/plain; version=0.0.4"}}, std::move(text)}; }
+HttpResponse PlainText(int status, std::string text) {
+  return {status, {{"Content-Type", "text/plain; version=0.0.4"}}, std::move(text)};
+}
 
 HttpSink::Answer AnswerOf(const openai::GenerationRequest& request, const ServedModel& model) {
   const bool chat = request.route == openai::Route::kChat;
   HttpSink::Answer answer;
-  answer.identity = {request.route, absl::StrCat(chat ? "chatcmpl-" : "cmpl-", absl::Hex(RandomSeed(), absl::kZeroPad16)), UnixSeconds(),
-                     request.model.empty() ? model.name() : request.model};
+  answer.identity = {request.route,
+                     absl::StrCat(chat ? "chatcmpl-" : "cmpl-", absl::Hex(RandomSeed(), absl::kZeroPad16)),
+                     UnixSeconds(), request.model.empty() ? model.name() : request.model};
   answer.stream = request.stream;
   answer.include_usage = request.include_usage;
   answer.logprobs = request.sampling.logprobs.has_value();
@@ -32,29 +37,36 @@ HttpSink::Answer AnswerOf(const openai::GenerationRequest& request, const Served
 
 }  // namespace
 
-HttpService::HttpService(EngineLoop& loop, const ServedModel& model, const MetricRegistry& metrics, std::function<bool()> ready)
+HttpService::HttpService(EngineLoop& loop, const ServedModel& model, const MetricRegistry& metrics,
+                         std::function<bool()> ready)
     : loop_(loop), model_(model), metrics_(metrics), ready_(std::move(ready)), started_(UnixSeconds()) {}
 
 void HttpService::Handle(net::HttpRequest request, net::ResponseWriter writer) {
   const std::string path(request.path());
   const bool post = request.method == "POST";
-  if (path == "/v1/chat/completions" && post) return Generate(openai::Route::kChat, std::move(request), std::move(writer));
-  if (path == "/v1/completions" && post) return Generate(openai::Route::kCompletions, std::move(request), std::move(writer));
+  if (path == "/v1/chat/completions" && post)
+    return Generate(openai::Route::kChat, std::move(request), std::move(writer));
+  if (path == "/v1/completions" && post)
+    return Generate(openai::Route::kCompletions, std::move(request), std::move(writer));
   if (path == "/tokenize" && post) return writer.Reply(Tokenize(std::move(request.body)));
   if (path == "/v1/embeddings" && post) {
-    return writer.Reply(ErrorResponse({501, "invalid_request_error", "unsupported", "", "This model gives no embeddings."}));
+    return writer.Reply(
+        ErrorResponse({501, "invalid_request_error", "unsupported", "", "This model gives no embeddings."}));
   }
   if (request.method == "GET") return writer.Reply(Get(path));
-  writer.Reply(ErrorResponse({404, "invalid_request_error", "not_found", "",
-                              absl::StrCat("There is no ", request.method.substr(0, 16), " ", path.substr(0, 128), " here.")}));
+  writer.Reply(ErrorResponse(
+      {404, "invalid_request_error", "not_found", "",
+       absl::StrCat("There is no ", request.method.substr(0, 16), " ", path.substr(0, 128), " here.")}));
 }
 
 void HttpService::Generate(openai::Route route, net::HttpRequest http, net::ResponseWriter writer) {
   openai::GenerationRequest request;
-  if (auto error = openai::ReadGenerationRequest(route, http.body, request)) return writer.Reply(ErrorResponse(*error));
+  if (auto error = openai::ReadGenerationRequest(route, http.body, request))
+    return writer.Reply(ErrorResponse(*error));
   HttpSink::Answer answer = AnswerOf(request, model_);
   GenerationPlan plan;
-  if (auto error = PlanGeneration(model_, std::move(request), plan)) return writer.Reply(ErrorResponse(*error));
+  if (auto error = PlanGeneration(model_, std::move(request), plan))
+    return writer.Reply(ErrorResponse(*error));
   const auto sink = std::make_shared<HttpSink>(std::move(answer), std::move(writer));
   const GenerationId id = loop_.Submit(std::move(plan), sink);
   sink->writer().OnDisconnect([this, id] { loop_.Cancel(id); });
@@ -72,7 +84,8 @@ HttpResponse HttpService::Get(std::string_view path) const {
                         absl::StrCat("There is no GET ", std::string(path.substr(0, 128)), " here.")});
 }
 
-// {"prompt": "…"} or {"messages": […]} to {"count": n, "max_model_len": m, "tokens": […]}, as vLLM answers it.
+// {"prompt": "…"} or {"messages": […]} to {"count": n, "max_model_len": m, "tokens": […]}, as vLLM answers
+// it.
 HttpResponse HttpService::Tokenize(std::string body) const {
   openai::GenerationRequest request;
   const bool chat = body.find("\"messages\"") != std::string::npos;
@@ -81,7 +94,8 @@ HttpResponse HttpService::Tokenize(std::string body) const {
   GenerationPlan plan;
   if (auto error = PlanGeneration(model_, std::move(request), plan)) return ErrorResponse(*error);
   const std::vector<TokenId>& tokens = plan.prompts[0].request.prompt;
-  std::string out = absl::StrCat("{\"count\":", tokens.size(), ",\"max_model_len\":", loop_.max_tokens_per_sequence(), ",\"tokens\":[");
+  std::string out = absl::StrCat("{\"count\":", tokens.size(),
+                                 ",\"max_model_len\":", loop_.max_tokens_per_sequence(), ",\"tokens\":[");
   for (size_t i = 0; i < tokens.size(); ++i) absl::StrAppend(&out, i == 0 ? "" : ",", tokens[i]);
   return JsonResponse(200, out + "]}");
 }

@@ -1,6 +1,6 @@
-// HttpService: the OpenAI API of one replica: /v1/chat/completions, /v1/completions (SSE or whole), /v1/models, /tokenize,
-// /health, /healthz, /readyz, /metrics. A replica is usable with it alone. Handle runs on HTTP threads, does not block and is
-// thread-safe.
+// HttpService: the OpenAI API of one replica: /v1/chat/completions, /v1/completions (SSE or whole),
+// /v1/models, /tokenize, /health, /healthz, /readyz, /metrics. A replica is usable with it alone. Handle runs
+// on HTTP threads, does not block and is thread-safe.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,8 @@ namespace kvring::replica {
 class HttpService {
  public:
   /// All must outlive the service and every request in it. `ready`: what /readyz answers.
-  HttpService(EngineLoop& loop, const ServedModel& model, const MetricRegistry& metrics, std::function<bool()> ready);
+  HttpService(EngineLoop& loop, const ServedModel& model, const MetricRegistry& metrics,
+              std::function<bool()> ready);
 
   void Handle(net::HttpRequest request, net::ResponseWriter writer);
 

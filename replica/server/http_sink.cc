@@ -12,7 +12,9 @@ HttpSink::HttpSink(Answer answer, net::ResponseWriter writer) : writer_(std::mov
 
 void HttpSink::Send() {
   if (!started_) {
-    writer_.Start(200, {{"Content-Type", "text/event-stream"}, {"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+    writer_.Start(
+        200,
+        {{"Content-Type", "text/event-stream"}, {"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
     started_ = true;
   }
   writer_.Write(buffer_);
@@ -35,7 +37,8 @@ void HttpSink::OnDone(const DoneInfo& info) {
 void HttpSink::OnError(const openai::ApiError& error) {
   if (!started_) {
     net::HttpResponse response = net::JsonResponse(error.http_status, error.ToJson());
-    if (error.http_status == 429 || error.http_status == 503) response.headers.emplace_back("Retry-After", "1");
+    if (error.http_status == 429 || error.http_status == 503)
+      response.headers.emplace_back("Retry-After", "1");
     return writer_.Reply(response);
   }
   openai::StreamWriter::Error(buffer_, error);

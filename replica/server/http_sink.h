@@ -1,5 +1,5 @@
-// HttpSink: a request's events as an OpenAI answer over HTTP: SSE chunks or one object. The status line goes out with the first
-// token, so an error before it is a plain JSON error; after it, an in-band error event.
+// HttpSink: a request's events as an OpenAI answer over HTTP: SSE chunks or one object. The status line goes
+// out with the first token, so an error before it is a plain JSON error; after it, an in-band error event.
 #pragma once
 
 #include <optional>

@@ -27,18 +27,20 @@ constexpr int64_t kDefaultContexts = 4;
 
 // Tokens of the KV pool: as told, from bytes, or room for a few full conversations.
 absl::StatusOr<int64_t> PoolTokens(const ReplicaOptions& options, const ModelConfig& config) {
-  const int64_t bytes_per_token = int64_t{2} * config.layers * config.kv_heads * config.head_dim * (options.exact ? 4 : 2);
+  const int64_t bytes_per_token =
+      int64_t{2} * config.layers * config.kv_heads * config.head_dim * (options.exact ? 4 : 2);
   const int64_t tokens = options.kv_tokens > 0  ? options.kv_tokens
                          : options.kv_bytes > 0 ? options.kv_bytes / bytes_per_token
                                                 : kDefaultContexts * config.context_length;
   if (tokens >= options.block_size) return tokens;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--kv-tokens/--kv-memory: room for ", tokens, " tokens is less than one block of ", options.block_size));
+  return absl::InvalidArgumentError(absl::StrCat("--kv-tokens/--kv-memory: room for ", tokens,
+                                                 " tokens is less than one block of ", options.block_size));
 }
 
 absl::StatusOr<std::unique_ptr<CpuExecutor>> LoadExecutor(const ReplicaOptions& options) {
   if (options.device != "cpu") {
-    return absl::UnimplementedError(absl::StrCat("--device ", options.device, ": this build serves on cpu only"));
+    return absl::UnimplementedError(
+        absl::StrCat("--device ", options.device, ": this build serves on cpu only"));
   }
   KVRING_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(options.model_path));
   KVRING_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(file));
@@ -58,8 +60,9 @@ class ReplicaServer::Impl {
     KVRING_ASSIGN_OR_RETURN(model_, ServedModel::Load(options.model_path, options.model_name));
     KVRING_ASSIGN_OR_RETURN(executor_, LoadExecutor(options));
     if (executor_->limits().vocab_size != model_->tokenizer().vocab_size()) {
-      return absl::InvalidArgumentError(absl::StrCat(options.model_path, ": the tokenizer has ", model_->tokenizer().vocab_size(),
-                                                     " tokens, the model ", executor_->limits().vocab_size));
+      return absl::InvalidArgumentError(absl::StrCat(options.model_path, ": the tokenizer has ",
+                                                     model_->tokenizer().vocab_size(), " tokens, the model ",
+                                                     executor_->limits().vocab_size));
     }
     EngineOptions engine;
     if (options.max_batch_tokens > 0) engine.scheduler.max_batch_tokens = options.max_batch_tokens;
@@ -88,24 +91,28 @@ class ReplicaServer::Impl {
   const std::string& grpc_address() const { return grpc_address_; }
   Epoch epoch() const { return epoch_; }
   const ServedModel& model() const { return *model_; }
-  int64_t capacity() const { return int64_t{executor_->limits().num_blocks} * executor_->limits().block_size; }
+  int64_t capacity() const {
+    return int64_t{executor_->limits().num_blocks} * executor_->limits().block_size;
+  }
 
  private:
   absl::Status StartHttp(const ReplicaOptions& options) {
     if (options.listen.empty()) return absl::OkStatus();
-    http_service_ = std::make_unique<HttpService>(*loop_, *model_, metrics_, [this] { return ready_.load(); });
+    http_service_ =
+        std::make_unique<HttpService>(*loop_, *model_, metrics_, [this] { return ready_.load(); });
     net::HttpServerOptions http;
     http.listen = options.listen;
-    KVRING_ASSIGN_OR_RETURN(http_, net::HttpServer::Start(http, [this](net::HttpRequest request, net::ResponseWriter writer) {
-      http_service_->Handle(std::move(request), std::move(writer));
-    }));
+    KVRING_ASSIGN_OR_RETURN(
+        http_, net::HttpServer::Start(http, [this](net::HttpRequest request, net::ResponseWriter writer) {
+          http_service_->Handle(std::move(request), std::move(writer));
+        }));
     return absl::OkStatus();
   }
 
   absl::Status StartGrpc(const ReplicaOptions& options) {
     if (options.grpc_listen.empty()) return absl::OkStatus();
-    grpc_service_ = std::make_unique<GrpcService>(*loop_, *model_,
-                                                  ReplicaIdentity{epoch_, capacity(), loop_->max_tokens_per_sequence(), "kvring/0.1"});
+    grpc_service_ = std::make_unique<GrpcService>(
+        *loop_, *model_, ReplicaIdentity{epoch_, capacity(), loop_->max_tokens_per_sequence(), "kvring/0.1"});
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort(options.grpc_listen, grpc::InsecureServerCredentials(), &port);
@@ -113,15 +120,19 @@ class ReplicaServer::Impl {
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.RegisterService(grpc_service_.get());
     grpc_ = builder.BuildAndStart();
-    if (grpc_ == nullptr || port == 0) return absl::UnavailableError(absl::StrCat("--grpc-listen ", options.grpc_listen, ": cannot listen"));
+    if (grpc_ == nullptr || port == 0)
+      return absl::UnavailableError(absl::StrCat("--grpc-listen ", options.grpc_listen, ": cannot listen"));
     grpc_address_ = absl::StrCat(options.grpc_listen.substr(0, options.grpc_listen.rfind(':')), ":", port);
     return absl::OkStatus();
   }
 
   void StartReporter(const ReplicaOptions& options) {
     if (options.routers.empty()) return;
-    reporter_ = std::make_unique<Reporter>(Reporter::Options{
-        options.routers, options.advertise.empty() ? grpc_address_ : options.advertise, epoch_, {model_->name()}});
+    reporter_ = std::make_unique<Reporter>(
+        Reporter::Options{options.routers,
+                          options.advertise.empty() ? grpc_address_ : options.advertise,
+                          epoch_,
+                          {model_->name()}});
   }
 
   const Epoch epoch_{RandomSeed()};

@@ -1,5 +1,6 @@
-// ReplicaServer: one replica: model, executor, engine loop, HTTP and gRPC services, reporter to routers. Start brings all of it up in
-// order, Stop takes it down in the reverse one: leave the routers, let running requests finish, close.
+// ReplicaServer: one replica: model, executor, engine loop, HTTP and gRPC services, reporter to routers.
+// Start brings all of it up in order, Stop takes it down in the reverse one: leave the routers, let running
+// requests finish, close.
 #pragma once
 
 #include <memory>
@@ -7,25 +8,25 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/instant.h"
 #include "common/ids.h"
+#include "common/instant.h"
 
 namespace kvring::replica {
 
 struct ReplicaOptions {
   std::string model_path;
-  std::string model_name;                 // empty: the file's name
-  std::string listen = "127.0.0.1:0";     // HTTP; empty: none
+  std::string model_name;                   // empty: the file's name
+  std::string listen = "127.0.0.1:0";       // HTTP; empty: none
   std::string grpc_listen = "127.0.0.1:0";  // gRPC; empty: none
   std::string device = "cpu";
-  int64_t kv_tokens = 0;                  // room of the KV pool in tokens; 0: from kv_bytes
-  int64_t kv_bytes = 0;                   // room of the KV pool in bytes; both 0: four times the model's context
+  int64_t kv_tokens = 0;  // room of the KV pool in tokens; 0: from kv_bytes
+  int64_t kv_bytes = 0;   // room of the KV pool in bytes; both 0: four times the model's context
   int32_t block_size = 16;
   int32_t threads = 2;
-  bool exact = false;                     // fp32 instead of the fast path
-  int32_t max_batch_tokens = 0;           // token budget of a step; 0: the scheduler's default
-  std::vector<std::string> routers;       // gRPC addresses to register at
-  std::string advertise;                  // address told to routers; empty: grpc_listen as bound
+  bool exact = false;                // fp32 instead of the fast path
+  int32_t max_batch_tokens = 0;      // token budget of a step; 0: the scheduler's default
+  std::vector<std::string> routers;  // gRPC addresses to register at
+  std::string advertise;             // address told to routers; empty: grpc_listen as bound
 };
 
 class ReplicaServer {

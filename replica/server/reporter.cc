@@ -15,7 +15,9 @@ constexpr auto kCallTimeout = std::chrono::seconds(1);
 constexpr absl::Duration kFirstRetry = absl::Milliseconds(100);
 constexpr absl::Duration kLastRetry = absl::Seconds(2);
 
-void SetDeadline(grpc::ClientContext& context) { context.set_deadline(std::chrono::system_clock::now() + kCallTimeout); }
+void SetDeadline(grpc::ClientContext& context) {
+  context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+}
 
 }  // namespace
 
@@ -42,11 +44,13 @@ void Reporter::Run(const std::string& router) {
     v1::RegisterResponse response;
     const grpc::Status status = stub->Register(&context, request, &response);
     if (status.ok() != registered) {
-      Log(status.ok() ? LogLevel::kInfo : LogLevel::kWarn, "replica", status.ok() ? "registered" : "router lost",
+      Log(status.ok() ? LogLevel::kInfo : LogLevel::kWarn, "replica",
+          status.ok() ? "registered" : "router lost",
           {{"router", router}, {"error", status.error_message()}});
     }
     registered = status.ok();
-    wait = registered ? absl::Milliseconds(std::max<uint32_t>(response.lease_ms(), 300) / 3.0) : std::min(wait * 2, kLastRetry);
+    wait = registered ? absl::Milliseconds(std::max<uint32_t>(response.lease_ms(), 300) / 3.0)
+                      : std::min(wait * 2, kLastRetry);
   } while (!stopping_.WaitForNotificationWithTimeout(wait));
 
   grpc::ClientContext context;
@@ -56,7 +60,9 @@ void Reporter::Run(const std::string& router) {
   leave.set_epoch(options_.epoch.value);
   v1::DeregisterResponse left;
   const grpc::Status status = stub->Deregister(&context, leave, &left);
-  if (!status.ok()) Log(LogLevel::kInfo, "replica", "could not take leave", {{"router", router}, {"error", status.error_message()}});
+  if (!status.ok())
+    Log(LogLevel::kInfo, "replica", "could not take leave",
+        {{"router", router}, {"error", status.error_message()}});
 }
 
 }  // namespace kvring::replica

@@ -1,5 +1,6 @@
-// Reporter: tells routers that this replica is there: registers at each, keeps the lease, and takes leave at the end. A router that
-// is away is tried again with back-off; one thread per router, all ended by the destructor.
+// Reporter: tells routers that this replica is there: registers at each, keeps the lease, and takes leave at
+// the end. A router that is away is tried again with back-off; one thread per router, all ended by the
+// destructor.
 #pragma once
 
 #include <memory>

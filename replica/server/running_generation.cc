@@ -2,8 +2,8 @@
 
 namespace kvring::replica {
 
-RunningGeneration::RunningGeneration(GenerationPlan plan, std::shared_ptr<GenerationSink> sink, const ServedModel& model,
-                                     int32_t block_size)
+RunningGeneration::RunningGeneration(GenerationPlan plan, std::shared_ptr<GenerationSink> sink,
+                                     const ServedModel& model, int32_t block_size)
     : plan_(std::move(plan)), sink_(std::move(sink)), model_(model), block_size_(block_size) {
   for (const PlannedPrompt& prompt : plan_.prompts) {
     for (int32_t choice = 0; choice < plan_.choices_per_prompt; ++choice) {
@@ -42,19 +42,22 @@ bool RunningGeneration::OnToken(size_t prompt, const EngineEvent::Token& token) 
 }
 
 void RunningGeneration::OnPromptToken(size_t prompt, const EngineEvent::PromptToken& token) {
-  for (int32_t choice = 0; choice < plan_.choices_per_prompt; ++choice) ChoiceOf(prompt, choice).PushPrompt(token);
+  for (int32_t choice = 0; choice < plan_.choices_per_prompt; ++choice)
+    ChoiceOf(prompt, choice).PushPrompt(token);
 }
 
 void RunningGeneration::OnAdmitted(const EngineEvent::Admitted& admitted) {
   usage_.prompt_tokens += admitted.prompt_tokens;
   usage_.cached_tokens += admitted.cached_tokens;
   if (++admitted_ < plan_.prompts.size()) return;
-  sink_->OnAdmitted({usage_.prompt_tokens, usage_.cached_tokens, BlockEnds(plan_.prompts[0].end_bytes, block_size_)});
+  sink_->OnAdmitted(
+      {usage_.prompt_tokens, usage_.cached_tokens, BlockEnds(plan_.prompts[0].end_bytes, block_size_)});
 }
 
 void RunningGeneration::OnFinished(size_t prompt, const EngineEvent::Finished& finished) {
   const int32_t index = IndexOf(prompt, finished.choice);
-  const ChoiceText::Piece piece = ChoiceOf(prompt, finished.choice).Finish(stopped_[static_cast<size_t>(index)]);
+  const ChoiceText::Piece piece =
+      ChoiceOf(prompt, finished.choice).Finish(stopped_[static_cast<size_t>(index)]);
   Send(index, piece, finished.reason == FinishReason::kStop ? "stop" : "length");
 }
 
@@ -62,8 +65,9 @@ bool RunningGeneration::OnDone(const EngineEvent::Done& done) {
   usage_.completion_tokens += done.usage.completion_tokens;
   if (++done_ < plan_.prompts.size()) return false;
   const PlannedPrompt& first = plan_.prompts[0];
-  sink_->OnDone({usage_, ConversationBlockEnds(model_.tokenizer(), first.request.prompt, first.end_bytes, *choices_[0],
-                                               first.canonical_size + plan_.answer_prefix.size(), block_size_)});
+  sink_->OnDone(
+      {usage_, ConversationBlockEnds(model_.tokenizer(), first.request.prompt, first.end_bytes, *choices_[0],
+                                     first.canonical_size + plan_.answer_prefix.size(), block_size_)});
   return true;
 }
 

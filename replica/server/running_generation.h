@@ -1,5 +1,5 @@
-// RunningGeneration: a request inside the engine loop: its prompts, the text of each choice, and the sums over its prompts that the
-// client sees as one answer. Loop thread only.
+// RunningGeneration: a request inside the engine loop: its prompts, the text of each choice, and the sums
+// over its prompts that the client sees as one answer. Loop thread only.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,8 @@ namespace kvring::replica {
 
 class RunningGeneration {
  public:
-  RunningGeneration(GenerationPlan plan, std::shared_ptr<GenerationSink> sink, const ServedModel& model, int32_t block_size);
+  RunningGeneration(GenerationPlan plan, std::shared_ptr<GenerationSink> sink, const ServedModel& model,
+                    int32_t block_size);
 
   const std::vector<RequestId>& requests() const { return requests_; }
   size_t prompts() const { return plan_.prompts.size(); }

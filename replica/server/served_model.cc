@@ -25,7 +25,8 @@ absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Load(const std::string
   model->tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
   KVRING_ASSIGN_OR_RETURN(const std::string source, ReadChatTemplate(file));
   if (source.empty()) {
-    Log(LogLevel::kWarn, "replica", "model has no chat template: chat requests are refused", {{"file", path}});
+    Log(LogLevel::kWarn, "replica", "model has no chat template: chat requests are refused",
+        {{"file", path}});
     return model;
   }
   KVRING_ASSIGN_OR_RETURN(model->chat_, ChatTemplate::Create(source, *model->tokenizer_));

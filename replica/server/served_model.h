@@ -1,5 +1,5 @@
-// ServedModel: the text side of the model that a replica serves: its name, tokenizer, chat template. Immutable after Load;
-// thread-safe.
+// ServedModel: the text side of the model that a replica serves: its name, tokenizer, chat template.
+// Immutable after Load; thread-safe.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace kvring::replica {
 
 class ServedModel {
  public:
-  /// Reads tokenizer and template of a GGUF file. `name` empty: the file's name without its ending. A file without a template
-  /// loads: chat is then refused (MOD-11).
+  /// Reads tokenizer and template of a GGUF file. `name` empty: the file's name without its ending. A file
+  /// without a template loads: chat is then refused (MOD-11).
   static absl::StatusOr<std::unique_ptr<ServedModel>> Load(const std::string& path, std::string name);
 
   const std::string& name() const { return name_; }

@@ -1,6 +1,6 @@
-// SessionTable: which replica served a session last, and how much it then computed. Two generations of at most `capacity / 2` sessions
-// each: when the young one is full the old one is forgotten, so the most recent capacity/2 sessions are
-// always known and memory is bounded without a list. Pure; not thread-safe.
+// SessionTable: which replica served a session last, and how much it then computed. Two generations of at
+// most `capacity / 2` sessions each: when the young one is full the old one is forgotten, so the most recent
+// capacity/2 sessions are always known and memory is bounded without a list. Pure; not thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -29,8 +29,7 @@ gpr_timespec FromNow(Duration wait) {
 
 std::string ProbeMismatch(uint64_t probe) {
   return absl::StrCat("hash probe ", absl::Hex(probe, absl::kZeroPad16), " is not ours, ",
-                      absl::Hex(HashProbe(), absl::kZeroPad16),
-                      ": the two sides hash prompts differently");
+                      absl::Hex(HashProbe(), absl::kZeroPad16), ": the two sides hash prompts differently");
 }
 
 }  // namespace kvring::router

@@ -73,10 +73,10 @@ GatewayMetrics::GatewayMetrics(MetricRegistry& registry)
       duration(registry.GetHistogram("kvring_request_seconds", "Request read to end of answer.",
                                      SecondsBounds())) {}
 
-// What the core and the pools know is put into a registry of this scrape alone: series of members that left vanish with it
-// (OBS-04), and two scrapes at a time do not meet.
-std::string MetricsPage(const MetricRegistry& registry, RouterGuard& guard, const HttpUpstreamCounters& upstream,
-                        size_t client_connections) {
+// What the core and the pools know is put into a registry of this scrape alone: series of members that left
+// vanish with it (OBS-04), and two scrapes at a time do not meet.
+std::string MetricsPage(const MetricRegistry& registry, RouterGuard& guard,
+                        const HttpUpstreamCounters& upstream, size_t client_connections) {
   const Instant now = Now();
   const auto [views, totals] =
       guard.With([&](Router& router) { return std::pair(router.Replicas(now), router.totals()); });

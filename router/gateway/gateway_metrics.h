@@ -28,7 +28,7 @@ struct GatewayMetrics {
 };
 
 /// Everything in the registry, then what the core and the upstream pools know at this moment.
-std::string MetricsPage(const MetricRegistry& registry, RouterGuard& guard, const HttpUpstreamCounters& upstream,
-                        size_t client_connections);
+std::string MetricsPage(const MetricRegistry& registry, RouterGuard& guard,
+                        const HttpUpstreamCounters& upstream, size_t client_connections);
 
 }  // namespace kvring::router

@@ -8,7 +8,6 @@
 namespace kvring::router {
 namespace {
 
-
 std::optional<openai::ApiError> ReadBody(const v1::OpenAiBody& message, GrpcRequest& request) {
   request.chat = message.route() == "/v1/chat/completions";
   if (!request.chat && message.route() != "/v1/completions") {
@@ -75,7 +74,8 @@ std::optional<openai::ApiError> ReadGrpcRequest(const v1::GenerateRequest& messa
 }
 
 grpc::Status StatusOf(const openai::ApiError& error) {
-  return {static_cast<grpc::StatusCode>(openai::StatusCodeOfHttp(error.http_status)), openai::GrpcStatusText(error)};
+  return {static_cast<grpc::StatusCode>(openai::StatusCodeOfHttp(error.http_status)),
+          openai::GrpcStatusText(error)};
 }
 
 }  // namespace kvring::router

@@ -98,8 +98,9 @@ void CacheAware::Gather(const PickInput& input, Random& random) {
   mean_queue_ /= static_cast<double>(slots_.size());
 }
 
-// What a replica is taken to hold of the prompt: what the index knows, and at the session's last replica at least the session's
-// prompt of then, which this one most likely continues: the index sees nothing below a whole block.
+// What a replica is taken to hold of the prompt: what the index knows, and at the session's last replica at
+// least the session's prompt of then, which this one most likely continues: the index sees nothing below a
+// whole block.
 int64_t CacheAware::HeldTokens(const PickInput& input, uint32_t slot, int64_t matched) {
   if (input.session_slot != slot) return matched;
   return std::max(matched, std::min(input.session_tokens, input.prompt_tokens - 1));

@@ -1,7 +1,8 @@
 // CacheAware, the default: least marginal cost over few candidates, homes on an adaptive ring, new branches
 // by promise.
 //
-//   u    = prompt − held_i                 tokens to prefill there (in-flight prompts count; the session's last
+//   u    = prompt − held_i                 tokens to prefill there (in-flight prompts count; the session's
+//   last
 //                                          replica holds at least the session's prompt of then)
 //   own  = B_i + u / R_i                   B: seconds of dispatched prefill not done yet; R: tokens/s
 //   q_i  = P_i + 0.5 · D_i                 requests awaiting their first token, and half of those decoding

@@ -1,7 +1,8 @@
-// Makes Abseil's locks visible to the thread sanitizer. Debian's libabsl is not instrumented, so the sanitizer would see no order
-// between threads that meet in an absl::Mutex. A thread-sanitizer build links this with `--wrap` for each function below:
-// calls from our code come here, tell the sanitizer, and go on to the real function. Between pre_lock and post_lock the
-// sanitizer looks away, which covers conditions that Abseil evaluates inside. Not part of any other build.
+// Makes Abseil's locks visible to the thread sanitizer. Debian's libabsl is not instrumented, so the
+// sanitizer would see no order between threads that meet in an absl::Mutex. A thread-sanitizer build links
+// this with `--wrap` for each function below: calls from our code come here, tell the sanitizer, and go on to
+// the real function. Between pre_lock and post_lock the sanitizer looks away, which covers conditions that
+// Abseil evaluates inside. Not part of any other build.
 #include <sanitizer/tsan_interface.h>
 
 #include "absl/synchronization/mutex.h"
@@ -25,14 +26,16 @@ void __tsan_release(void* address);
 #define CONDVAR_WAIT_TIMEOUT _ZN4absl7debian37CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE
 #define NOTIFY _ZN4absl7debian312Notification6NotifyEv
 #define NOTIFICATION_WAIT _ZNK4absl7debian312Notification19WaitForNotificationEv
-#define NOTIFICATION_WAIT_TIMEOUT _ZNK4absl7debian312Notification30WaitForNotificationWithTimeoutENS0_8DurationE
+#define NOTIFICATION_WAIT_TIMEOUT \
+  _ZNK4absl7debian312Notification30WaitForNotificationWithTimeoutENS0_8DurationE
 #define EXPAND(macro, name) macro(name)
 
 void EXPAND(REAL, MUTEX_LOCK)(absl::Mutex* mutex);
 void EXPAND(REAL, MUTEX_UNLOCK)(absl::Mutex* mutex);
 bool EXPAND(REAL, MUTEX_TRYLOCK)(absl::Mutex* mutex);
 void EXPAND(REAL, MUTEX_AWAIT)(absl::Mutex* mutex, const absl::Condition& condition);
-bool EXPAND(REAL, MUTEX_AWAIT_TIMEOUT)(absl::Mutex* mutex, const absl::Condition& condition, absl::Duration timeout);
+bool EXPAND(REAL, MUTEX_AWAIT_TIMEOUT)(absl::Mutex* mutex, const absl::Condition& condition,
+                                       absl::Duration timeout);
 void EXPAND(REAL, MUTEX_LOCK_WHEN)(absl::Mutex* mutex, const absl::Condition& condition);
 void EXPAND(REAL, CONDVAR_WAIT)(absl::CondVar* condvar, absl::Mutex* mutex);
 bool EXPAND(REAL, CONDVAR_WAIT_TIMEOUT)(absl::CondVar* condvar, absl::Mutex* mutex, absl::Duration timeout);
@@ -73,7 +76,8 @@ void EXPAND(WRAP, MUTEX_AWAIT)(absl::Mutex* mutex, const absl::Condition& condit
   EndWait(mutex);
 }
 
-bool EXPAND(WRAP, MUTEX_AWAIT_TIMEOUT)(absl::Mutex* mutex, const absl::Condition& condition, absl::Duration timeout) {
+bool EXPAND(WRAP, MUTEX_AWAIT_TIMEOUT)(absl::Mutex* mutex, const absl::Condition& condition,
+                                       absl::Duration timeout) {
   BeginWait(mutex);
   const bool held = EXPAND(REAL, MUTEX_AWAIT_TIMEOUT)(mutex, condition, timeout);
   EndWait(mutex);

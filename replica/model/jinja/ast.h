@@ -13,7 +13,8 @@ namespace kvring::replica::jinja {
 struct Expr;
 using ExprPtr = std::unique_ptr<Expr>;
 
-/// What each kind keeps: `name`, `value`, `args` in the order given here; `named` are keyword arguments or dict entries.
+/// What each kind keeps: `name`, `value`, `args` in the order given here; `named` are keyword arguments or
+/// dict entries.
 struct Expr {
   enum Kind {
     kLiteral,      // value
@@ -51,14 +52,14 @@ struct Statement {
   enum Kind { kText, kOutput, kIf, kFor, kSet, kSetBlock, kMacro, kBreak, kContinue };
   Kind kind;
   int line = 1;
-  std::string text;                        // kText; kSet: attribute of a namespace, or empty
-  std::vector<std::string> targets;        // kFor, kSet, kSetBlock
-  ExprPtr expr;                            // kOutput, kFor (what is walked), kSet
-  ExprPtr filter;                          // kFor: `if` of the loop, or null
+  std::string text;                                // kText; kSet: attribute of a namespace, or empty
+  std::vector<std::string> targets;                // kFor, kSet, kSetBlock
+  ExprPtr expr;                                    // kOutput, kFor (what is walked), kSet
+  ExprPtr filter;                                  // kFor: `if` of the loop, or null
   std::vector<std::pair<ExprPtr, Body>> branches;  // kIf: condition and body; else: null condition
-  Body body;                               // kFor, kSetBlock
-  Body otherwise;                          // kFor: else
-  std::unique_ptr<MacroNode> macro;        // kMacro
+  Body body;                                       // kFor, kSetBlock
+  Body otherwise;                                  // kFor: else
+  std::unique_ptr<MacroNode> macro;                // kMacro
 };
 
 }  // namespace kvring::replica::jinja

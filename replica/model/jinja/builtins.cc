@@ -21,7 +21,8 @@ int64_t LengthOf(Evaluator& evaluator, const Value& value) {
     return 0;
   }
   const std::string& bytes = value.bytes();  // length in characters
-  return std::count_if(bytes.begin(), bytes.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  return std::count_if(bytes.begin(), bytes.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
 Value Join(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
@@ -39,7 +40,8 @@ Value Join(Evaluator& evaluator, const Value& input, const Arguments& arguments)
 Value ToInt(const Value& input) {
   if (input.IsNumber()) return Value(static_cast<int64_t>(input.AsDouble()));
   int64_t value = 0;
-  if (input.Is<Text>()) std::from_chars(input.bytes().data(), input.bytes().data() + input.bytes().size(), value);
+  if (input.Is<Text>())
+    std::from_chars(input.bytes().data(), input.bytes().data() + input.bytes().size(), value);
   return Value(value);
 }
 
@@ -57,11 +59,13 @@ Value SelectAttr(Evaluator& evaluator, const Value& input, const Arguments& argu
     return {};
   }
   Arguments rest;
-  if (arguments.positional.size() > 2) rest.positional.assign(arguments.positional.begin() + 2, arguments.positional.end());
+  if (arguments.positional.size() > 2)
+    rest.positional.assign(arguments.positional.begin() + 2, arguments.positional.end());
   List out;
   for (const Value& item : input.list()) {
     const Value attribute = AttributeOf(item, name->bytes());
-    const bool holds = test == nullptr ? attribute.Truthy() : ApplyTest(evaluator, ToText(*test).bytes(), attribute, rest);
+    const bool holds =
+        test == nullptr ? attribute.Truthy() : ApplyTest(evaluator, ToText(*test).bytes(), attribute, rest);
     if (holds == keep) out.push_back(item);
     if (!evaluator.Spend(1)) break;
   }
@@ -90,14 +94,17 @@ Value Map(Evaluator& evaluator, const Value& input, const Arguments& arguments) 
 Value Unique(const Value& input) {
   List out;
   for (const Value& item : input.list()) {
-    if (std::none_of(out.begin(), out.end(), [&](const Value& seen) { return seen.Equals(item); })) out.push_back(item);
+    if (std::none_of(out.begin(), out.end(), [&](const Value& seen) { return seen.Equals(item); }))
+      out.push_back(item);
   }
   return Value::OfList(std::move(out));
 }
 
 Value Indent(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
   const Value* width = arguments.Get(0, "width");
-  const std::string pad(static_cast<size_t>(std::clamp<int64_t>(width != nullptr && width->Is<int64_t>() ? width->As<int64_t>() : 4, 0, 64)), ' ');
+  const std::string pad(static_cast<size_t>(std::clamp<int64_t>(
+                            width != nullptr && width->Is<int64_t>() ? width->As<int64_t>() : 4, 0, 64)),
+                        ' ');
   const Text text = ToText(input);
   Text out;
   size_t at = 0;
@@ -110,7 +117,8 @@ Value Indent(Evaluator& evaluator, const Value& input, const Arguments& argument
   return evaluator.Checked(std::move(out));
 }
 
-Value ListFilter(Evaluator& evaluator, std::string_view name, const Value& input, const Arguments& arguments) {
+Value ListFilter(Evaluator& evaluator, std::string_view name, const Value& input,
+                 const Arguments& arguments) {
   if (name == "selectattr") return SelectAttr(evaluator, input, arguments, true);
   if (name == "rejectattr") return SelectAttr(evaluator, input, arguments, false);
   if (name == "map") return Map(evaluator, input, arguments);
@@ -174,16 +182,21 @@ Value CallFunction(Evaluator& evaluator, std::string_view name, const Arguments&
   if (name == "dict") return Value::OfDict(arguments.named);
   if (name == "strftime_now") return StrftimeNow(evaluator, arguments);
   const Value* message = arguments.Get(0, "message");
-  evaluator.Fail(message == nullptr ? "raise_exception" : ToText(*message).bytes(), absl::StatusCode::kFailedPrecondition);
+  evaluator.Fail(message == nullptr ? "raise_exception" : ToText(*message).bytes(),
+                 absl::StatusCode::kFailedPrecondition);
   return {};
 }
 
-Value ApplyFilter(Evaluator& evaluator, std::string_view name, const Value& input, const Arguments& arguments) {
+Value ApplyFilter(Evaluator& evaluator, std::string_view name, const Value& input,
+                  const Arguments& arguments) {
   if (name == "trim") return Value(Strip(ToText(input), 3, ""));
   if (name == "length" || name == "count") return Value(LengthOf(evaluator, input));
   if (name == "tojson") {
     const Value* indent = arguments.Get(0, "indent");
-    return evaluator.Checked(ToJson(input, indent != nullptr && indent->Is<int64_t>() ? static_cast<int>(std::clamp<int64_t>(indent->As<int64_t>(), 0, 16)) : -1));
+    return evaluator.Checked(
+        ToJson(input, indent != nullptr && indent->Is<int64_t>()
+                          ? static_cast<int>(std::clamp<int64_t>(indent->As<int64_t>(), 0, 16))
+                          : -1));
   }
   if (name == "default" || name == "d") {
     const Value* fallback = arguments.Get(0, "default_value");
@@ -195,14 +208,19 @@ Value ApplyFilter(Evaluator& evaluator, std::string_view name, const Value& inpu
   if (name == "safe" || name == "e" || name == "escape") return input;
   if (name == "int") return ToInt(input);
   if (name == "float") return Value(input.IsNumber() ? input.AsDouble() : 0.0);
-  if (name == "abs" && input.IsNumber()) return input.Is<double>() ? Value(std::abs(input.As<double>())) : Value(std::abs(input.AsInt()));
+  if (name == "abs" && input.IsNumber())
+    return input.Is<double>() ? Value(std::abs(input.As<double>())) : Value(std::abs(input.AsInt()));
   if (name == "indent") return Indent(evaluator, input, arguments);
   if (input.Is<Text>() && IsMethod(input, name)) return CallMethod(evaluator, input, name, arguments);
-  if (input.IsDict() && (name == "items" || name == "dictsort")) return CallMethod(evaluator, input, "items", arguments);
+  if (input.IsDict() && (name == "items" || name == "dictsort"))
+    return CallMethod(evaluator, input, "items", arguments);
   if (input.IsDict() && name == "list") return CallMethod(evaluator, input, "keys", arguments);
-  static constexpr std::string_view kLists[] = {"selectattr", "rejectattr", "map", "join", "first", "last", "unique", "list", "reverse"};
-  if (std::find(std::begin(kLists), std::end(kLists), name) != std::end(kLists)) return ListFilter(evaluator, name, input, arguments);
-  evaluator.Fail(absl::StrCat("filter '", std::string(name), "' does not exist for a ", std::string(input.TypeName())));
+  static constexpr std::string_view kLists[] = {"selectattr", "rejectattr", "map",  "join",   "first",
+                                                "last",       "unique",     "list", "reverse"};
+  if (std::find(std::begin(kLists), std::end(kLists), name) != std::end(kLists))
+    return ListFilter(evaluator, name, input, arguments);
+  evaluator.Fail(
+      absl::StrCat("filter '", std::string(name), "' does not exist for a ", std::string(input.TypeName())));
   return {};
 }
 
@@ -226,14 +244,17 @@ bool ApplyTest(Evaluator& evaluator, std::string_view name, const Value& input, 
   if (argument != nullptr) {
     if (name == "equalto" || name == "eq" || name == "sameas") return input.Equals(*argument);
     if (name == "ne") return !input.Equals(*argument);
-    if (name == "divisibleby" && input.Is<int64_t>() && argument->Is<int64_t>() && argument->As<int64_t>() != 0) {
+    if (name == "divisibleby" && input.Is<int64_t>() && argument->Is<int64_t>() &&
+        argument->As<int64_t>() != 0) {
       return input.As<int64_t>() % argument->As<int64_t>() == 0;
     }
     if (name == "in" && argument->IsList()) {
-      return std::any_of(argument->list().begin(), argument->list().end(), [&](const Value& v) { return v.Equals(input); });
+      return std::any_of(argument->list().begin(), argument->list().end(),
+                         [&](const Value& v) { return v.Equals(input); });
     }
   }
-  evaluator.Fail(absl::StrCat("test '", std::string(name), "' does not exist for a ", std::string(input.TypeName())));
+  evaluator.Fail(
+      absl::StrCat("test '", std::string(name), "' does not exist for a ", std::string(input.TypeName())));
   return false;
 }
 

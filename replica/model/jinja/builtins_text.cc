@@ -31,11 +31,13 @@ std::string Title(std::string_view in) {
 
 std::string Capitalize(std::string_view in) {
   std::string out = MapBytes(in, std::tolower);
-  if (!out.empty() && static_cast<unsigned char>(out[0]) < 0x80) out[0] = static_cast<char>(std::toupper(out[0]));
+  if (!out.empty() && static_cast<unsigned char>(out[0]) < 0x80)
+    out[0] = static_cast<char>(std::toupper(out[0]));
   return out;
 }
 
-std::string_view StringArgument(Evaluator& evaluator, const Arguments& arguments, size_t index, std::string_view name) {
+std::string_view StringArgument(Evaluator& evaluator, const Arguments& arguments, size_t index,
+                                std::string_view name) {
   const Value* value = arguments.Get(index, name);
   if (value == nullptr || value->Is<None>()) return {};
   if (!value->Is<Text>()) {
@@ -53,7 +55,8 @@ Value Split(Evaluator& evaluator, const Text& self, std::string_view separator, 
     const size_t end = separator.empty() ? bytes.find_first_of(kWhite, at) : bytes.find(separator, at);
     if (end == std::string::npos) break;
     parts.push_back(Value(self.Slice(at, end)));
-    at = separator.empty() ? std::min(bytes.find_first_not_of(kWhite, end), bytes.size()) : end + separator.size();
+    at = separator.empty() ? std::min(bytes.find_first_not_of(kWhite, end), bytes.size())
+                           : end + separator.size();
     if (!evaluator.Spend(1)) return {};
   }
   if (!separator.empty() || at < bytes.size()) parts.push_back(Value(self.Slice(at, bytes.size())));
@@ -84,7 +87,8 @@ Value Replace(Evaluator& evaluator, const Text& self, const Arguments& arguments
 bool HasAffix(const Value* affix, const std::string& bytes, bool prefix) {
   if (affix == nullptr) return false;
   if (affix->IsList()) {
-    return std::any_of(affix->list().begin(), affix->list().end(), [&](const Value& v) { return HasAffix(&v, bytes, prefix); });
+    return std::any_of(affix->list().begin(), affix->list().end(),
+                       [&](const Value& v) { return HasAffix(&v, bytes, prefix); });
   }
   return affix->Is<Text>() && (prefix ? bytes.starts_with(affix->bytes()) : bytes.ends_with(affix->bytes()));
 }
@@ -143,15 +147,17 @@ Text Strip(const Text& text, int sides, std::string_view characters) {
 }
 
 bool IsMethod(const Value& self, std::string_view name) {
-  static constexpr std::string_view kText[] = {"strip", "lstrip", "rstrip",     "startswith", "endswith", "upper",
-                                               "lower", "title",  "capitalize", "replace",    "find",     "split"};
+  static constexpr std::string_view kText[] = {"strip",      "lstrip",  "rstrip", "startswith",
+                                               "endswith",   "upper",   "lower",  "title",
+                                               "capitalize", "replace", "find",   "split"};
   static constexpr std::string_view kDict[] = {"get", "keys", "values", "items"};
   if (self.Is<Text>()) return std::find(std::begin(kText), std::end(kText), name) != std::end(kText);
   return self.IsDict() && std::find(std::begin(kDict), std::end(kDict), name) != std::end(kDict);
 }
 
 Value CallMethod(Evaluator& evaluator, const Value& self, std::string_view name, const Arguments& arguments) {
-  return self.Is<Text>() ? TextMethod(evaluator, self.As<Text>(), name, arguments) : DictMethod(self.dict(), name, arguments);
+  return self.Is<Text>() ? TextMethod(evaluator, self.As<Text>(), name, arguments)
+                         : DictMethod(self.dict(), name, arguments);
 }
 
 }  // namespace kvring::replica::jinja

@@ -20,7 +20,8 @@ Evaluator::Evaluator(const Dict& variables, int64_t unix_seconds, const RenderLi
 }
 
 void Evaluator::Fail(std::string_view what, absl::StatusCode code) {
-  if (!failed()) status_ = absl::Status(code, absl::StrCat("chat template, line ", line_, ": ", std::string(what)));
+  if (!failed())
+    status_ = absl::Status(code, absl::StrCat("chat template, line ", line_, ": ", std::string(what)));
 }
 
 bool Evaluator::Spend(int64_t n) {
@@ -90,7 +91,8 @@ Evaluator::Flow Evaluator::RunStatement(const Statement& statement, Text& out) {
 
 Evaluator::Flow Evaluator::RunIf(const Statement& statement, Text& out) {
   for (const auto& [condition, body] : statement.branches) {
-    if (condition == nullptr || Evaluate(*condition).Truthy()) return failed() ? Flow::kNormal : RunBody(body, out);
+    if (condition == nullptr || Evaluate(*condition).Truthy())
+      return failed() ? Flow::kNormal : RunBody(body, out);
   }
   return Flow::kNormal;
 }
@@ -125,8 +127,8 @@ void Evaluator::RunFor(const Statement& statement, Text& out) {
   for (int64_t i = 0; i < n && !failed(); ++i) {
     scopes_.back().clear();
     Assign(statement.targets, items[i]);
-    Dict loop = {{"index", Value(i + 1)},     {"index0", Value(i)},          {"first", Value(i == 0)},
-                 {"last", Value(i + 1 == n)}, {"length", Value(n)},          {"revindex", Value(n - i)},
+    Dict loop = {{"index", Value(i + 1)},        {"index0", Value(i)}, {"first", Value(i == 0)},
+                 {"last", Value(i + 1 == n)},    {"length", Value(n)}, {"revindex", Value(n - i)},
                  {"revindex0", Value(n - i - 1)}};
     if (i > 0) loop.emplace_back("previtem", items[i - 1]);
     if (i + 1 < n) loop.emplace_back("nextitem", items[i + 1]);
@@ -218,7 +220,8 @@ Value Evaluator::EvaluateNode(const Expr& expr) {
     case Expr::kTest: {
       const Value input = Evaluate(*expr.args[0]);
       const Arguments arguments = EvaluateArguments(expr);
-      return failed() ? Value() : Value(ApplyTest(*this, expr.name, input, arguments) != expr.value.As<bool>());
+      return failed() ? Value()
+                      : Value(ApplyTest(*this, expr.name, input, arguments) != expr.value.As<bool>());
     }
     case Expr::kUnary:
       return Unary(expr);
@@ -253,7 +256,8 @@ Value Evaluator::Attribute(const Value& base, const std::string& name) {
 Value Evaluator::Index(const Value& base, const Value& key) {
   if (key.Is<Text>()) return Attribute(base, key.bytes());
   if (!key.Is<int64_t>() || !(base.IsList() || base.Is<Text>())) {
-    Fail(absl::StrCat("a ", std::string(base.TypeName()), " has no element by ", std::string(key.TypeName())));
+    Fail(
+        absl::StrCat("a ", std::string(base.TypeName()), " has no element by ", std::string(key.TypeName())));
     return {};
   }
   const auto size = static_cast<int64_t>(base.IsList() ? base.list().size() : base.bytes().size());
@@ -281,13 +285,16 @@ Value Evaluator::Slice(const Expr& expr) {
   const int64_t step = bound(3, 1);
   if (step == 0) Fail("a slice's step is not 0");
   if (failed()) return {};
-  auto place = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + size : i, step > 0 ? 0 : -1, step > 0 ? size : size - 1); };
+  auto place = [&](int64_t i) {
+    return std::clamp<int64_t>(i < 0 ? i + size : i, step > 0 ? 0 : -1, step > 0 ? size : size - 1);
+  };
   const int64_t begin = expr.args[1] == nullptr ? (step > 0 ? 0 : size - 1) : place(bound(1, 0));
   const int64_t end = expr.args[2] == nullptr ? (step > 0 ? size : -1) : place(bound(2, size));
   if (base.Is<Text>() && step == 1) return Value(base.As<Text>().Slice(begin, std::max(begin, end)));
   if (base.Is<Text>()) {
     std::string picked;
-    for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) picked += base.bytes()[static_cast<size_t>(i)];
+    for (int64_t i = begin; step > 0 ? i < end : i > end; i += step)
+      picked += base.bytes()[static_cast<size_t>(i)];
     return Value(base.As<Text>().Derive(std::move(picked)));
   }
   List picked;
@@ -305,11 +312,13 @@ Value Evaluator::Unary(const Expr& expr) {
 }
 
 bool Evaluator::Contains(const Value& container, const Value& item) {
-  if (container.Is<Text>()) return item.Is<Text>() && container.bytes().find(item.bytes()) != std::string::npos;
+  if (container.Is<Text>())
+    return item.Is<Text>() && container.bytes().find(item.bytes()) != std::string::npos;
   if (container.IsDict()) return item.Is<Text>() && FindKey(container.dict(), item.bytes()) != nullptr;
   if (container.IsList()) {
     if (!Spend(static_cast<int64_t>(container.list().size()))) return false;
-    return std::any_of(container.list().begin(), container.list().end(), [&](const Value& v) { return v.Equals(item); });
+    return std::any_of(container.list().begin(), container.list().end(),
+                       [&](const Value& v) { return v.Equals(item); });
   }
   Fail(absl::StrCat("'in' needs a container, not a ", std::string(container.TypeName())));
   return false;
@@ -346,7 +355,8 @@ Value Evaluator::Arithmetic(const std::string& op, const Value& left, const Valu
     return Value(op == "<" ? order < 0 : op == ">" ? order > 0 : op == "<=" ? order <= 0 : order >= 0);
   }
   if (!left.IsNumber() || !right.IsNumber()) {
-    Fail(absl::StrCat("'", op, "' does not take a ", std::string(left.TypeName()), " and a ", std::string(right.TypeName())));
+    Fail(absl::StrCat("'", op, "' does not take a ", std::string(left.TypeName()), " and a ",
+                      std::string(right.TypeName())));
     return {};
   }
   const double a = left.AsDouble();
@@ -390,7 +400,9 @@ Value Evaluator::CallMacro(const MacroNode& macro, const Arguments& arguments) {
   for (size_t i = 0; i < macro.parameters.size(); ++i) {
     const auto& [name, fallback] = macro.parameters[i];
     const Value* given = arguments.Get(i, name);
-    scope.insert_or_assign(name, given != nullptr ? *given : fallback != nullptr ? Evaluate(*fallback) : Value());
+    scope.insert_or_assign(name, given != nullptr      ? *given
+                                 : fallback != nullptr ? Evaluate(*fallback)
+                                                       : Value());
   }
   ++depth_;
   scopes_.push_back(std::move(scope));
@@ -407,7 +419,8 @@ absl::StatusOr<Template> Template::Parse(std::string_view source) {
   return Template(std::move(*body));
 }
 
-absl::StatusOr<Text> Template::Render(const Dict& variables, int64_t unix_seconds, const RenderLimits& limits) const {
+absl::StatusOr<Text> Template::Render(const Dict& variables, int64_t unix_seconds,
+                                      const RenderLimits& limits) const {
   Evaluator evaluator(variables, unix_seconds, limits);
   Text out;
   evaluator.Run(body_, out);

@@ -1,5 +1,5 @@
-// Evaluator: walks the tree of a template. Internal to jinja. The first error stays and stops everything; functions then return
-// Undefined. One render each.
+// Evaluator: walks the tree of a template. Internal to jinja. The first error stays and stops everything;
+// functions then return Undefined. One render each.
 #pragma once
 
 #include <map>
@@ -74,15 +74,18 @@ class Evaluator {
   absl::Status status_;
 };
 
-/// Built-in filters, tests, functions and string methods (builtins_*.cc). An unknown name fails the evaluator.
-Value ApplyFilter(Evaluator& evaluator, std::string_view name, const Value& input, const Arguments& arguments);
+/// Built-in filters, tests, functions and string methods (builtins_*.cc). An unknown name fails the
+/// evaluator.
+Value ApplyFilter(Evaluator& evaluator, std::string_view name, const Value& input,
+                  const Arguments& arguments);
 bool ApplyTest(Evaluator& evaluator, std::string_view name, const Value& input, const Arguments& arguments);
 Value CallFunction(Evaluator& evaluator, std::string_view name, const Arguments& arguments);
 Value CallMethod(Evaluator& evaluator, const Value& self, std::string_view name, const Arguments& arguments);
 bool IsFunction(std::string_view name);
 bool IsMethod(const Value& self, std::string_view name);
 
-/// What str.strip and its kin leave of `text`. sides: 1 left, 2 right, 3 both. `characters` empty: white space.
+/// What str.strip and its kin leave of `text`. sides: 1 left, 2 right, 3 both. `characters` empty: white
+/// space.
 Text Strip(const Text& text, int sides, std::string_view characters);
 
 }  // namespace kvring::replica::jinja

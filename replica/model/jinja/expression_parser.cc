@@ -24,7 +24,8 @@ ExprPtr ExpressionParser::Binary(std::string op, ExprPtr left, ExprPtr right) co
 
 void ExpressionParser::Fail(std::string_view what) {
   if (failed()) return;
-  status_ = absl::InvalidArgumentError(absl::StrCat("chat template, line ", Peek().line, ": ", std::string(what)));
+  status_ =
+      absl::InvalidArgumentError(absl::StrCat("chat template, line ", Peek().line, ": ", std::string(what)));
   at_ = tokens_.size() - 1;  // at the end: every loop stops
 }
 
@@ -183,7 +184,9 @@ ExprPtr ExpressionParser::Postfix(ExprPtr expr) {
 ExprPtr ExpressionParser::Subscript(ExprPtr base) {
   ExprPtr expr = New(Expr::kIndex);
   expr->args.push_back(std::move(base));
-  auto at_bound = [&] { return Peek().kind == Token::kOperator && (Peek().text == ":" || Peek().text == "]"); };
+  auto at_bound = [&] {
+    return Peek().kind == Token::kOperator && (Peek().text == ":" || Peek().text == "]");
+  };
   expr->args.push_back(at_bound() ? nullptr : Expression());
   if (TakeOperator(":")) {
     expr->kind = Expr::kSlice;
@@ -218,7 +221,8 @@ void ExpressionParser::Arguments(Expr& call) {
     } else {
       call.args.push_back(Expression());
     }
-    if (!TakeOperator(",") && !(Peek().kind == Token::kOperator && Peek().text == ")")) Fail("expected ',' or ')'");
+    if (!TakeOperator(",") && !(Peek().kind == Token::kOperator && Peek().text == ")"))
+      Fail("expected ',' or ')'");
   }
 }
 
@@ -285,7 +289,8 @@ ExprPtr ExpressionParser::Parenthesised() {
   list->args.push_back(std::move(first));
   while (!failed() && !TakeOperator(")")) {
     list->args.push_back(Expression());
-    if (!TakeOperator(",") && !(Peek().kind == Token::kOperator && Peek().text == ")")) Fail("expected ',' or ')'");
+    if (!TakeOperator(",") && !(Peek().kind == Token::kOperator && Peek().text == ")"))
+      Fail("expected ',' or ')'");
   }
   return list;
 }
@@ -294,7 +299,8 @@ ExprPtr ExpressionParser::ListLiteral() {
   ExprPtr list = New(Expr::kList);
   while (!failed() && !TakeOperator("]")) {
     list->args.push_back(Expression());
-    if (!TakeOperator(",") && !(Peek().kind == Token::kOperator && Peek().text == "]")) Fail("expected ',' or ']'");
+    if (!TakeOperator(",") && !(Peek().kind == Token::kOperator && Peek().text == "]"))
+      Fail("expected ',' or ']'");
   }
   return list;
 }
@@ -306,7 +312,8 @@ ExprPtr ExpressionParser::DictLiteral() {
     std::string key = Take().text;
     ExpectOperator(":");
     dict->named.emplace_back(std::move(key), Expression());
-    if (!TakeOperator(",") && !(Peek().kind == Token::kOperator && Peek().text == "}")) Fail("expected ',' or '}'");
+    if (!TakeOperator(",") && !(Peek().kind == Token::kOperator && Peek().text == "}"))
+      Fail("expected ',' or '}'");
   }
   return dict;
 }

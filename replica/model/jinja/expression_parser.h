@@ -1,4 +1,5 @@
-// Expressions of the template language, by precedence climbing: conditional, or, and, not, comparison, ~, + -, * / // %, unary,
+// Expressions of the template language, by precedence climbing: conditional, or, and, not, comparison, ~, +
+// -, * / // %, unary,
 // **, then postfixes (. [] () |filter, is test). Internal to jinja.
 #pragma once
 

@@ -10,8 +10,9 @@
 namespace kvring::replica::jinja {
 namespace {
 
-constexpr std::string_view kOperators[] = {"**", "//", "==", "!=", "<=", ">=", "(", ")", "[", "]", "{", "}", ",", ".",
-                                           ":",  "|",  "=",  "<",  ">",  "+",  "-", "*", "/", "%", "~"};
+constexpr std::string_view kOperators[] = {"**", "//", "==", "!=", "<=", ">=", "(", ")", "[",
+                                           "]",  "{",  "}",  ",",  ".",  ":",  "|", "=", "<",
+                                           ">",  "+",  "-",  "*",  "/",  "%",  "~"};
 
 bool IsNameStart(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
 bool IsNamePart(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
@@ -34,7 +35,8 @@ class Lexer {
  private:
   size_t FindOpen() const {
     for (size_t i = at_; i + 1 < source_.size(); ++i) {
-      if (source_[i] == '{' && (source_[i + 1] == '{' || source_[i + 1] == '%' || source_[i + 1] == '#')) return i;
+      if (source_[i] == '{' && (source_[i + 1] == '{' || source_[i + 1] == '%' || source_[i + 1] == '#'))
+        return i;
     }
     return std::string_view::npos;
   }
@@ -56,7 +58,8 @@ class Lexer {
     trim_next_ = drop_newline_ = false;
   }
 
-  // `{%-` takes all white space before it; `{%` and `{#` take blanks when nothing else stands before them on their line.
+  // `{%-` takes all white space before it; `{%` and `{#` take blanks when nothing else stands before them on
+  // their line.
   void TrimEnd(std::string_view& text, size_t open, bool starts_line) const {
     const char sign = open + 2 < source_.size() ? source_[open + 2] : ' ';
     if (sign == '-') {
@@ -134,7 +137,8 @@ class Lexer {
       while (at_ < source_.size() && std::isdigit(static_cast<unsigned char>(source_[at_]))) ++at_;
     };
     digits();
-    const bool fraction = at_ + 1 < source_.size() && source_[at_] == '.' && std::isdigit(static_cast<unsigned char>(source_[at_ + 1]));
+    const bool fraction = at_ + 1 < source_.size() && source_[at_] == '.' &&
+                          std::isdigit(static_cast<unsigned char>(source_[at_ + 1]));
     if (fraction) {
       ++at_;
       digits();
@@ -175,7 +179,9 @@ class Lexer {
     }
   }
 
-  void CountLines(std::string_view text) { line_ += static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+  void CountLines(std::string_view text) {
+    line_ += static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+  }
   void Add(Token::Kind kind, std::string_view text) { tokens_.push_back({kind, std::string(text), line_}); }
   absl::Status Error(const std::string& what) const {
     return absl::InvalidArgumentError(absl::StrCat("chat template, line ", line_, ": ", what));
@@ -184,9 +190,9 @@ class Lexer {
   std::string_view source_;
   size_t at_ = 0;
   int line_ = 1;
-  int depth_ = 0;             // open braces of dicts
-  bool trim_next_ = false;    // the tag before ended with a dash
-  bool drop_newline_ = false; // the tag before was a block or comment
+  int depth_ = 0;              // open braces of dicts
+  bool trim_next_ = false;     // the tag before ended with a dash
+  bool drop_newline_ = false;  // the tag before was a block or comment
   std::vector<Token> tokens_;
 };
 

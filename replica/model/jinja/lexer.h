@@ -1,5 +1,5 @@
-// Lexer of the template language: text, {{ }}, {% %}, {# #} with the white-space rules that Hugging Face templates are
-// rendered with (trim_blocks and lstrip_blocks on, `-` trims). Errors name the line.
+// Lexer of the template language: text, {{ }}, {% %}, {# #} with the white-space rules that Hugging Face
+// templates are rendered with (trim_blocks and lstrip_blocks on, `-` trims). Errors name the line.
 #pragma once
 
 #include <string>
@@ -11,7 +11,19 @@
 namespace kvring::replica::jinja {
 
 struct Token {
-  enum Kind { kText, kOpenOutput, kCloseOutput, kOpenBlock, kCloseBlock, kName, kString, kInteger, kFloat, kOperator, kEnd };
+  enum Kind {
+    kText,
+    kOpenOutput,
+    kCloseOutput,
+    kOpenBlock,
+    kCloseBlock,
+    kName,
+    kString,
+    kInteger,
+    kFloat,
+    kOperator,
+    kEnd
+  };
   Kind kind = kEnd;
   std::string text;  // text, name, operator, or the value of a string
   int line = 1;

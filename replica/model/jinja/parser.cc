@@ -21,17 +21,21 @@ class Parser {
   }
 
  private:
-  // Statements up to a block that starts with one of `ends` (not taken), or to the end of the template if there are none.
+  // Statements up to a block that starts with one of `ends` (not taken), or to the end of the template if
+  // there are none.
   Body ParseBody(std::initializer_list<std::string_view> ends) {
     const ExpressionParser::Nesting nesting(in_);
     Body body;
     while (!in_.failed()) {
       const Token& token = in_.Peek();
       if (token.kind == Token::kEnd) {
-        if (ends.size() > 0) in_.Fail(absl::StrCat("expected '", std::string(*ends.begin()), "' before the end"));
+        if (ends.size() > 0)
+          in_.Fail(absl::StrCat("expected '", std::string(*ends.begin()), "' before the end"));
         return body;
       }
-      if (token.kind == Token::kOpenBlock && std::find(ends.begin(), ends.end(), in_.Peek(1).text) != ends.end()) return body;
+      if (token.kind == Token::kOpenBlock &&
+          std::find(ends.begin(), ends.end(), in_.Peek(1).text) != ends.end())
+        return body;
       ParseStatement(body);
     }
     return body;
@@ -69,7 +73,8 @@ class Parser {
     if (in_.TakeName("set")) return body.push_back(ParseSet());
     if (in_.TakeName("macro")) return body.push_back(ParseMacro());
     if (in_.TakeName("generation")) return ParseGeneration(body);
-    for (const auto& [name, kind] : {std::pair{"break", Statement::kBreak}, {"continue", Statement::kContinue}}) {
+    for (const auto& [name, kind] :
+         {std::pair{"break", Statement::kBreak}, {"continue", Statement::kContinue}}) {
       if (!in_.TakeName(name)) continue;
       body.push_back(New(kind));
       return CloseBlock();
@@ -167,7 +172,8 @@ class Parser {
   }
 
   void Expect(Token::Kind kind, std::string_view what) {
-    if (in_.Peek().kind != kind) in_.Fail(absl::StrCat("expected '", std::string(what), "' before '", in_.Peek().text, "'"));
+    if (in_.Peek().kind != kind)
+      in_.Fail(absl::StrCat("expected '", std::string(what), "' before '", in_.Peek().text, "'"));
     in_.Take();
   }
 

@@ -1,6 +1,7 @@
-// Parser of the template language. Statements: if, for (with if and else, break, continue), set (also of a namespace's field and
-// as a block), macro; generation blocks are transparent. Not there by intent: include, import, extends, call blocks: a
-// template reads no file. Nesting is bounded (64), so no source can exhaust the stack (SEC-07). Errors name the line.
+// Parser of the template language. Statements: if, for (with if and else, break, continue), set (also of a
+// namespace's field and as a block), macro; generation blocks are transparent. Not there by intent: include,
+// import, extends, call blocks: a template reads no file. Nesting is bounded (64), so no source can exhaust
+// the stack (SEC-07). Errors name the line.
 #pragma once
 
 #include <string_view>

@@ -18,7 +18,8 @@ Text Text::DerivedFromUser(std::string bytes, size_t origin_end) {
 
 size_t Text::OriginEnd() const {
   size_t end = 0;
-  for (const UserSpan& span : spans_) end = std::max(end, span.exact ? span.origin + (span.end - span.begin) : span.origin);
+  for (const UserSpan& span : spans_)
+    end = std::max(end, span.exact ? span.origin + (span.end - span.begin) : span.origin);
   return end;
 }
 

@@ -1,7 +1,7 @@
-// Text: a string that knows which of its bytes a user wrote and where they stand in the canonical prompt. A chat template is
-// trusted, the messages are not: control tokens count only in trusted bytes (TOK-05), and token blocks are mapped to canonical
-// bytes by the spans. Every operation of the template language carries spans along; where it cannot (replace, upper, tojson)
-// the result is untrusted as a whole.
+// Text: a string that knows which of its bytes a user wrote and where they stand in the canonical prompt. A
+// chat template is trusted, the messages are not: control tokens count only in trusted bytes (TOK-05), and
+// token blocks are mapped to canonical bytes by the spans. Every operation of the template language carries
+// spans along; where it cannot (replace, upper, tojson) the result is untrusted as a whole.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace kvring::replica::jinja {
 
-/// Bytes [begin, end) came from a user. `origin`: canonical offset of byte `begin` if `exact`; else the canonical offset at
-/// which everything that the span depends on has been seen.
+/// Bytes [begin, end) came from a user. `origin`: canonical offset of byte `begin` if `exact`; else the
+/// canonical offset at which everything that the span depends on has been seen.
 struct UserSpan {
   size_t begin = 0;
   size_t end = 0;

@@ -70,9 +70,7 @@ class JsonWriter {
     }
   }
 
-  Text Take() {
-    return user_ ? Text::DerivedFromUser(std::move(out_), origin_end_) : Text(std::move(out_));
-  }
+  Text Take() { return user_ ? Text::DerivedFromUser(std::move(out_), origin_end_) : Text(std::move(out_)); }
 
  private:
   void Note(const Text& text) {
@@ -142,8 +140,9 @@ bool Value::Equals(const Value& other) const {
 }
 
 std::string_view Value::TypeName() const {
-  static constexpr std::string_view kNames[] = {"undefined", "none", "boolean", "integer",   "float",   "string",
-                                                "list",      "dict", "namespace", "function", "macro"};
+  static constexpr std::string_view kNames[] = {"undefined", "none",     "boolean", "integer",
+                                                "float",     "string",   "list",    "dict",
+                                                "namespace", "function", "macro"};
   return kNames[data_.index()];
 }
 

@@ -1,5 +1,5 @@
-// Value: what a template expression can be. Lists and dicts are shared and immutable, but for namespaces. Dicts keep the
-// order of their keys. Value semantics; not thread-safe while shared.
+// Value: what a template expression can be. Lists and dicts are shared and immutable, but for namespaces.
+// Dicts keep the order of their keys. Value semantics; not thread-safe while shared.
 #pragma once
 
 #include <memory>
@@ -41,8 +41,8 @@ class Value {
 
   Value() = default;
   template <class T>
-    requires(!std::is_same_v<std::decay_t<T>, Value> && std::is_constructible_v<Data, T>)
-  Value(T&& data) : data_(std::forward<T>(data)) {}  // NOLINT: values convert from what they hold
+  requires(!std::is_same_v<std::decay_t<T>, Value> && std::is_constructible_v<Data, T>) Value(T&& data)
+      : data_(std::forward<T>(data)) {}  // NOLINT: values convert from what they hold
   static Value String(std::string text) { return Value(Text(std::move(text))); }
   static Value OfList(List list) { return Value(std::make_shared<const List>(std::move(list))); }
   static Value OfDict(Dict dict) { return Value(std::make_shared<const Dict>(std::move(dict))); }
@@ -79,7 +79,8 @@ class Value {
 const Value* FindKey(const Dict& dict, std::string_view key);
 /// str(): how a value is written into the output. Trust follows the parts.
 Text ToText(const Value& value);
-/// JSON with ", " and ": " as Python's json.dumps writes it; `indent` < 0: one line. Untrusted if any part is.
+/// JSON with ", " and ": " as Python's json.dumps writes it; `indent` < 0: one line. Untrusted if any part
+/// is.
 Text ToJson(const Value& value, int indent);
 
 }  // namespace kvring::replica::jinja

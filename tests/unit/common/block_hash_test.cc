@@ -15,8 +15,9 @@ std::vector<TokenId> Iota(int n) {
   return tokens;
 }
 
-// PFX-10: fixed values, so that two processes, releases or architectures can never disagree without this test going red.
-// Computed apart from this code, in Python: XXH3 of the PyPI package xxhash and the formula of block_hash.h.
+// PFX-10: fixed values, so that two processes, releases or architectures can never disagree without this test
+// going red. Computed apart from this code, in Python: XXH3 of the PyPI package xxhash and the formula of
+// block_hash.h.
 TEST(BlockHash, GoldenVectors_PFX_10) {
   const BlockHash root = ChainRoot({.model = "m"});
   EXPECT_EQ(root.value, 0xf3ac56784a2440d9ULL);
@@ -32,8 +33,13 @@ TEST(BlockHash, Probe_IsFixed_PFX_10) { EXPECT_EQ(HashProbe(), 0xb49e91f70580fd0
 
 TEST(BlockHash, RootFields_EachSeparates_AndBordersCount) {
   std::set<uint64_t> roots;
-  for (const CacheIdentity& identity : {CacheIdentity{"a", "", ""}, {"", "a", ""}, {"", "", "a"}, {"ab", "", ""},
-                                        {"a", "b", ""}, {"a", "", "b"}, {"", "", ""}}) {
+  for (const CacheIdentity& identity : {CacheIdentity{"a", "", ""},
+                                        {"", "a", ""},
+                                        {"", "", "a"},
+                                        {"ab", "", ""},
+                                        {"a", "b", ""},
+                                        {"a", "", "b"},
+                                        {"", "", ""}}) {
     roots.insert(ChainRoot(identity).value);
   }
   EXPECT_EQ(roots.size(), 7u);

@@ -26,7 +26,8 @@ TEST(JsonText, Number_NotFiniteIsNull) {
 
 // TOK-10
 TEST(JsonText, LoneSurrogates_TOK_10) {
-  for (const char* bad : {R"("\ud83d")", R"("x \ude00 y")", R"("\uD800\uD800")", R"("\ud83d\u0041")", R"("\ud83d x")", R"("\ud83d\n")"}) {
+  for (const char* bad : {R"("\ud83d")", R"("x \ude00 y")", R"("\uD800\uD800")", R"("\ud83d\u0041")",
+                          R"("\ud83d x")", R"("\ud83d\n")"}) {
     EXPECT_TRUE(HasLoneSurrogate(bad)) << bad;
   }
   for (const char* good : {R"("\ud83d\ude00")", R"("\\ud83d")", R"("\u0041")", R"("plain")", R"("\\\\u")"}) {

@@ -50,7 +50,8 @@ TEST(Utf8Assembler, EveryCut_GivesTheSameText_GRP_10) {
     for (size_t second = first; second <= text.size(); ++second) {
       Utf8Assembler assembler;
       std::string joined;
-      for (std::string piece : {text.substr(0, first), text.substr(first, second - first), text.substr(second)}) {
+      for (std::string piece :
+           {text.substr(0, first), text.substr(first, second - first), text.substr(second)}) {
         const std::string delta = assembler.Push(piece);
         EXPECT_TRUE(IsValidUtf8(delta));
         joined += delta;

@@ -24,11 +24,13 @@ TEST(ApiError, ContextLength_NamesLimitPromptAndRequest_SMP_09) {
   EXPECT_EQ(error.http_status, 400);
   EXPECT_EQ(error.code, "context_length_exceeded");
   EXPECT_EQ(error.param, "messages");
-  for (const char* part : {"4097", "3120", "1000", "4120"}) EXPECT_NE(error.message.find(part), std::string::npos) << part;
+  for (const char* part : {"4097", "3120", "1000", "4120"})
+    EXPECT_NE(error.message.find(part), std::string::npos) << part;
 }
 
 TEST(ApiError, HttpAndStatusCodes_GoBothWays) {
-  for (int http : {400, 401, 403, 404, 429, 499, 501, 503, 504, 500}) EXPECT_EQ(HttpOfStatusCode(StatusCodeOfHttp(http)), http);
+  for (int http : {400, 401, 403, 404, 429, 499, 501, 503, 504, 500})
+    EXPECT_EQ(HttpOfStatusCode(StatusCodeOfHttp(http)), http);
 }
 
 TEST(ApiError, InternalStatus_ShowsNothingOfTheInside) {
@@ -38,7 +40,8 @@ TEST(ApiError, InternalStatus_ShowsNothingOfTheInside) {
   EXPECT_EQ(FromStatus(absl::InvalidArgumentError("bad n")).message, "bad n");
 }
 
-// GRP-09: what travels is percent-encoded; the text is cut so that the encoded form stays within 4 KiB, at a character's border.
+// GRP-09: what travels is percent-encoded; the text is cut so that the encoded form stays within 4 KiB, at a
+// character's border.
 TEST(ApiError, GrpcStatusText_IsBoundedAsItTravels_GRP_09) {
   ApiError error;
   for (const char* unit : {"a", "\u00E9", "\U0001F600", "%", "\xFF"}) {

@@ -19,7 +19,9 @@ ApiError Bad(Route route, std::string body) {
   return error.value_or(ApiError{200});
 }
 
-std::string Chat(const std::string& more) { return R"({"messages":[{"role":"user","content":"hi"}])" + more + "}"; }
+std::string Chat(const std::string& more) {
+  return R"({"messages":[{"role":"user","content":"hi"}])" + more + "}";
+}
 std::string Text(const std::string& more) { return R"({"prompt":"hi")" + more + "}"; }
 
 TEST(GenerationRequest, Defaults_AreOpenAIs) {
@@ -34,8 +36,10 @@ TEST(GenerationRequest, Defaults_AreOpenAIs) {
 }
 
 TEST(GenerationRequest, EveryField_IsRead) {
-  const GenerationRequest request =
-      Ok(Route::kChat, Chat(R"(,"model":"m","stream":true,"stream_options":{"include_usage":true},"temperature":0.5,"top_p":0.9,
+  const GenerationRequest request = Ok(
+      Route::kChat,
+      Chat(
+          R"(,"model":"m","stream":true,"stream_options":{"include_usage":true},"temperature":0.5,"top_p":0.9,
     "top_k":40,"min_p":0.1,"seed":-1,"n":3,"stop":["a","b"],"frequency_penalty":1,"presence_penalty":-1,"logprobs":true,
     "top_logprobs":2,"logit_bias":{"5":-100},"min_tokens":4,"ignore_eos":true,"max_completion_tokens":9,"cache_salt":"s","user":"u")"));
   EXPECT_TRUE(request.stream && request.include_usage && request.sampling.ignore_eos);
@@ -49,8 +53,10 @@ TEST(GenerationRequest, EveryField_IsRead) {
 }
 
 TEST(GenerationRequest, Nulls_AreDefaults) {
-  const GenerationRequest request =
-      Ok(Route::kChat, Chat(R"(,"max_tokens":null,"stop":null,"temperature":null,"tools":null,"stream_options":null,"seed":null)"));
+  const GenerationRequest request = Ok(
+      Route::kChat,
+      Chat(
+          R"(,"max_tokens":null,"stop":null,"temperature":null,"tools":null,"stream_options":null,"seed":null)"));
   EXPECT_EQ(request.sampling.temperature, 1);
   EXPECT_TRUE(request.tools_json.empty());
 }
@@ -63,9 +69,11 @@ TEST(GenerationRequest, MaxTokens_SMP_04) {
     EXPECT_EQ(error.param, "max_tokens") << bad;
   }
   for (const char* bad : {"0", "-1", "1.5", "\"5\"", "9223372036854775808"}) {
-    EXPECT_EQ(Bad(Route::kCompletions, Text(std::string(R"(,"max_tokens":)") + bad)).param, "max_tokens") << bad;
+    EXPECT_EQ(Bad(Route::kCompletions, Text(std::string(R"(,"max_tokens":)") + bad)).param, "max_tokens")
+        << bad;
   }
-  EXPECT_EQ(Ok(Route::kCompletions, Text(R"(,"max_tokens":0,"echo":true,"logprobs":1)")).sampling.max_tokens, 0);
+  EXPECT_EQ(Ok(Route::kCompletions, Text(R"(,"max_tokens":0,"echo":true,"logprobs":1)")).sampling.max_tokens,
+            0);
   EXPECT_FALSE(Ok(Route::kChat, Chat(R"(,"max_tokens":null)")).sampling.max_tokens.has_value());
 }
 
@@ -100,8 +108,9 @@ TEST(GenerationRequest, Prompts_AllFourForms) {
   EXPECT_EQ(Ok(Route::kCompletions, R"({"prompt":["a","b"]})").prompts.size(), 2u);
   EXPECT_EQ(Ok(Route::kCompletions, R"({"prompt":[1,2]})").prompt_ids.at(0), (std::vector<TokenId>{1, 2}));
   EXPECT_EQ(Ok(Route::kCompletions, R"({"prompt":[[1,2],[3]]})").prompt_ids.size(), 2u);
-  for (const char* bad : {R"({"prompt":[1,"a"]})", R"({"prompt":["a",1]})", R"({"prompt":[[1],"a"]})", R"({"prompt":[-1]})",
-                          R"({"prompt":[]})", R"({})", R"({"prompt":{}})", R"({"prompt":[1.5]})", R"({"prompt":[[1],2]})"}) {
+  for (const char* bad :
+       {R"({"prompt":[1,"a"]})", R"({"prompt":["a",1]})", R"({"prompt":[[1],"a"]})", R"({"prompt":[-1]})",
+        R"({"prompt":[]})", R"({})", R"({"prompt":{}})", R"({"prompt":[1.5]})", R"({"prompt":[[1],2]})"}) {
     EXPECT_EQ(Bad(Route::kCompletions, bad).http_status, 400) << bad;
   }
 }

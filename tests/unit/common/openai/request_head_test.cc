@@ -22,7 +22,8 @@ ApiError Error(std::string body) {
 }
 
 TEST(RequestHead, Chat_ReadsWhatRoutingNeeds) {
-  const RequestHead head = Head(R"({"messages":[{"content":"S","role":"system"},{"role":"user","content":"hi"}],"model":"m",
+  const RequestHead head =
+      Head(R"({"messages":[{"content":"S","role":"system"},{"role":"user","content":"hi"}],"model":"m",
       "stream":true,"prompt_cache_key":"k","user":"u","cache_salt":"s","max_tokens":7,"n":2,"x_vendor":{"k":[1,null]},"seed":12345678901234567890})");
   EXPECT_EQ(head.model, "m");
   EXPECT_TRUE(head.stream);
@@ -35,17 +36,24 @@ TEST(RequestHead, Chat_ReadsWhatRoutingNeeds) {
 }
 
 TEST(RequestHead, Tools_StandFirst_WhereverTheyAreInTheBody) {
-  EXPECT_EQ(Head(R"({"messages":[{"role":"user","content":"x"}],"tools":[{"a":1}]})").canonical, "[{\"a\":1}]\x1Euser\x1Fx\x1E");
+  EXPECT_EQ(Head(R"({"messages":[{"role":"user","content":"x"}],"tools":[{"a":1}]})").canonical,
+            "[{\"a\":1}]\x1Euser\x1Fx\x1E");
 }
 
 // PRX-21
 TEST(RequestHead, ContentForms_PRX_21) {
   const std::string plain = Head(R"({"messages":[{"role":"user","content":"hi"}]})").canonical;
-  EXPECT_EQ(Head(R"({"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]})").canonical, plain);
-  EXPECT_EQ(Head(R"({"messages":[{"role":"user","content":[{"type":"text","text":"h"},{"text":"i","type":"text"}]}]})").canonical, plain);
+  EXPECT_EQ(Head(R"({"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]})").canonical,
+            plain);
+  EXPECT_EQ(
+      Head(
+          R"({"messages":[{"role":"user","content":[{"type":"text","text":"h"},{"text":"i","type":"text"}]}]})")
+          .canonical,
+      plain);
   const auto image = [](const std::string& url) {
     return Head(R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":")" + url +
-                R"("}},{"type":"text","text":"hi"}]}]})").canonical;
+                R"("}},{"type":"text","text":"hi"}]}]})")
+        .canonical;
   };
   EXPECT_NE(image("a"), plain);
   EXPECT_NE(image("a"), image("b"));
@@ -70,20 +78,22 @@ TEST(RequestHead, Escapes_AreUndone) {
 // TOK-10: 400 that names the field, before anything is sent.
 TEST(RequestHead, LoneSurrogatesAndBadUtf8_Are400_TOK_10) {
   for (const char* text : {R"(emoji \ud83d)", R"(x \ude00 y)", R"(\uD800\uD800)"}) {
-    const ApiError error = Error(std::string(R"({"messages":[{"role":"user","content":")") + text + R"("}]})");
+    const ApiError error =
+        Error(std::string(R"({"messages":[{"role":"user","content":")") + text + R"("}]})");
     EXPECT_EQ(error.http_status, 400);
     EXPECT_EQ(error.type, "invalid_request_error");
     EXPECT_EQ(error.param, "messages[0].content") << text;
   }
   EXPECT_EQ(Error("{\"messages\":[{\"role\":\"user\",\"content\":\"\xED\xA0\x80\"}]}").http_status, 400);
   EXPECT_EQ(Error("{\"prompt\":\"abc\xC3\"}").http_status, 400);
-  const ApiError tool = Error(R"({"messages":[{"role":"assistant","content":null,"tool_calls":[{"function":{"arguments":"\ud83d"}}]}]})");
+  const ApiError tool = Error(
+      R"({"messages":[{"role":"assistant","content":null,"tool_calls":[{"function":{"arguments":"\ud83d"}}]}]})");
   EXPECT_EQ(tool.param, "messages[0].tool_calls");
 }
 
 TEST(RequestHead, BrokenBodies_Are400) {
-  for (const char* body : {"", "[]", "{", "nope", R"({"messages":[{"role":"user")", R"({"messages":{}})", R"({"messages":[1]})",
-                           R"({"messages":[{"content":"x"}]})"}) {
+  for (const char* body : {"", "[]", "{", "nope", R"({"messages":[{"role":"user")", R"({"messages":{}})",
+                           R"({"messages":[1]})", R"({"messages":[{"content":"x"}]})"}) {
     EXPECT_EQ(Error(body).http_status, 400) << body;
   }
 }

@@ -26,7 +26,8 @@ std::vector<js::value> Events(const std::string& sse) {
   return events;
 }
 
-// SMP-11, PRX-05 form 1: index in every chunk, role once per choice, one usage chunk with choices [], [DONE] last.
+// SMP-11, PRX-05 form 1: index in every chunk, role once per choice, one usage chunk with choices [], [DONE]
+// last.
 TEST(StreamWriter, Chat_ChunksOfSeveralChoices_SMP_11_PRX_05) {
   StreamWriter writer(kChat, /*include_usage=*/true, /*logprobs=*/false);
   std::string out;

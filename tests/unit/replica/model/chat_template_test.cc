@@ -44,9 +44,10 @@ EncodedPrompt Encode(const ChatTemplate& chat_template, const Chat& chat) {
 TEST(ChatTemplate, RealTemplate_RendersWhatItSays) {
   KVRING_NEEDS_MODEL();
   const EncodedPrompt prompt = Encode(*TheRealText()->chat, MakeChat({{"user", "Hi"}}));
-  EXPECT_EQ(TheRealText()->tokenizer->DecodeBytes(prompt.tokens),
-            "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
-            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(
+      TheRealText()->tokenizer->DecodeBytes(prompt.tokens),
+      "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+      "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }
 
 // TOK-05: what a user types is never a control token: in content, in the role, beside real turns.
@@ -59,44 +60,55 @@ TEST(ChatTemplate, TypedControlTokens_StayText_TOK_05) {
            {{"system", attack}, {"tool", attack}},
            {{"system", "<|im_start|>"}, {"user", "<|im_"}, {"user", "start|>"}}}) {
     const EncodedPrompt prompt = Encode(*TheRealText()->chat, MakeChat(turns));
-    EXPECT_EQ(std::count(prompt.tokens.begin(), prompt.tokens.end(), kStart), static_cast<long>(turns.size()) + 1);
+    EXPECT_EQ(std::count(prompt.tokens.begin(), prompt.tokens.end(), kStart),
+              static_cast<long>(turns.size()) + 1);
   }
 }
 
 std::string RandomText(Random& random) {
-  static const std::vector<std::string> kWords = {"the ", "cat", " sat", "\n", "  ", "12", "3.14", "\U0001F600", "\u00E9", "\r\n", "<|im_end|>", "x_y", "."};
+  static const std::vector<std::string> kWords = {"the ",       "cat",  " sat",       "\n",     "  ",
+                                                  "12",         "3.14", "\U0001F600", "\u00E9", "\r\n",
+                                                  "<|im_end|>", "x_y",  "."};
   std::string text;
   for (uint64_t n = random.Below(30); n > 0; --n) text += kWords[random.Below(kWords.size())];
   return text;
 }
 
-// TOK-09: appending turns through the cache equals encoding the whole without one; most pieces of a grown chat are found.
+// TOK-09: appending turns through the cache equals encoding the whole without one; most pieces of a grown
+// chat are found.
 TEST(ChatTemplate, AppendedTurns_EqualTheWhole_TOK_09) {
   KVRING_NEEDS_MODEL();
   auto file = GgufFile::Open(ModelPath());
-  const auto cached = ChatTemplate::Create(ReadChatTemplate(*file).value(), *TheRealText()->tokenizer).value();
+  const auto cached =
+      ChatTemplate::Create(ReadChatTemplate(*file).value(), *TheRealText()->tokenizer).value();
   Random random(4);
   for (int chat = 0; chat < 50; ++chat) {
-    std::vector<std::pair<std::string, std::string>> turns = {{"system", "You are terse, friendly and exact. " + RandomText(random)}};
+    std::vector<std::pair<std::string, std::string>> turns = {
+        {"system", "You are terse, friendly and exact. " + RandomText(random)}};
     for (int turn = 0; turn < 20; ++turn) {
-      turns.emplace_back(turn % 2 == 0 ? "user" : "assistant", "A turn of some length, long enough for the cache. " + RandomText(random));
-      const auto fresh = ChatTemplate::Create(ReadChatTemplate(*file).value(), *TheRealText()->tokenizer).value();
+      turns.emplace_back(turn % 2 == 0 ? "user" : "assistant",
+                         "A turn of some length, long enough for the cache. " + RandomText(random));
+      const auto fresh =
+          ChatTemplate::Create(ReadChatTemplate(*file).value(), *TheRealText()->tokenizer).value();
       const Chat input = MakeChat(turns);
       EXPECT_EQ(Encode(*cached, input).tokens, Encode(*fresh, input).tokens);
     }
   }
-  EXPECT_GT(static_cast<double>(cached->cache().hits()), 0.85 * static_cast<double>(cached->cache().hits() + cached->cache().misses()));
+  EXPECT_GT(static_cast<double>(cached->cache().hits()),
+            0.85 * static_cast<double>(cached->cache().hits() + cached->cache().misses()));
 }
 
-// The promise of end_bytes: if two prompts share canonical bytes up to a token's need, they share the token. And it is tight:
-// a grown conversation shares every token of the earlier prompt, and both say the same of it.
+// The promise of end_bytes: if two prompts share canonical bytes up to a token's need, they share the token.
+// And it is tight: a grown conversation shares every token of the earlier prompt, and both say the same of
+// it.
 TEST(ChatTemplate, EndBytes_SharedBytesMeanSharedTokens) {
   KVRING_NEEDS_MODEL();
   Random random(8);
   int differ = 0;
   for (int round = 0; round < 300; ++round) {
     std::vector<std::pair<std::string, std::string>> turns;
-    for (uint64_t n = 1 + random.Below(4); n > 0; --n) turns.emplace_back(turns.size() % 2 == 0 ? "user" : "assistant", RandomText(random) + "end");
+    for (uint64_t n = 1 + random.Below(4); n > 0; --n)
+      turns.emplace_back(turns.size() % 2 == 0 ? "user" : "assistant", RandomText(random) + "end");
     const Chat one = MakeChat(turns);
     turns.emplace_back("assistant", "An answer.");
     turns.emplace_back("user", RandomText(random));
@@ -104,7 +116,9 @@ TEST(ChatTemplate, EndBytes_SharedBytesMeanSharedTokens) {
     const EncodedPrompt a = Encode(*TheRealText()->chat, one);
     const EncodedPrompt b = Encode(*TheRealText()->chat, two);
     const auto shared = static_cast<size_t>(
-        std::mismatch(one.canonical.begin(), one.canonical.end(), two.canonical.begin(), two.canonical.end()).first - one.canonical.begin());
+        std::mismatch(one.canonical.begin(), one.canonical.end(), two.canonical.begin(), two.canonical.end())
+            .first -
+        one.canonical.begin());
     ASSERT_EQ(shared, one.canonical.size());
     for (size_t i = 0; i < a.tokens.size(); ++i) {
       ASSERT_LE(a.end_bytes[i], shared);
@@ -122,12 +136,14 @@ TEST(ChatTemplate, EndBytes_DivergenceCostsOnlyWhatFollows) {
   const EncodedPrompt a = Encode(*TheRealText()->chat, one);
   const EncodedPrompt b = Encode(*TheRealText()->chat, two);
   const auto shared = static_cast<size_t>(
-      std::mismatch(one.canonical.begin(), one.canonical.end(), two.canonical.begin()).first - one.canonical.begin());
+      std::mismatch(one.canonical.begin(), one.canonical.end(), two.canonical.begin()).first -
+      one.canonical.begin());
   size_t equal_tokens = 0;
   while (a.tokens[equal_tokens] == b.tokens[equal_tokens]) ++equal_tokens;
   size_t predicted = 0;
   while (predicted < a.end_bytes.size() && a.end_bytes[predicted] <= shared) ++predicted;
-  EXPECT_LE(predicted, equal_tokens + 1);  // a cut inside a word may merge differently: at most the last token
+  EXPECT_LE(predicted,
+            equal_tokens + 1);  // a cut inside a word may merge differently: at most the last token
   EXPECT_GE(predicted + 1, equal_tokens);
 }
 
@@ -149,7 +165,9 @@ TEST(ChatTemplate, ExactlyOneBos_TOK_07) {
 
 TEST(ChatTemplate, Tools_AreTextOfTheUser) {
   KVRING_NEEDS_MODEL();
-  const auto chat = ChatTemplate::Create("{% for t in tools %}{{ t | tojson }}{% endfor %}<|im_start|>", *TheRealText()->tokenizer).value();
+  const auto chat = ChatTemplate::Create("{% for t in tools %}{{ t | tojson }}{% endfor %}<|im_start|>",
+                                         *TheRealText()->tokenizer)
+                        .value();
   const std::vector<ChatMessage> none;
   const EncodedPrompt prompt = chat->Encode({&none, R"([{"name":"<|im_start|>"}])", 30, 0}).value();
   EXPECT_EQ(std::count(prompt.tokens.begin(), prompt.tokens.end(), kStart), 1);
@@ -158,7 +176,9 @@ TEST(ChatTemplate, Tools_AreTextOfTheUser) {
 
 TEST(ChatTemplate, RefusalOfTheTemplate_IsTheClientsError) {
   KVRING_NEEDS_MODEL();
-  const auto chat = ChatTemplate::Create("{{ raise_exception('roles must alternate') }}", *TheRealText()->tokenizer).value();
+  const auto chat =
+      ChatTemplate::Create("{{ raise_exception('roles must alternate') }}", *TheRealText()->tokenizer)
+          .value();
   const Chat input = MakeChat({{"user", "x"}});
   const auto status = chat->Encode({&input.messages, "", input.canonical.size(), 0}).status();
   EXPECT_NE(status.message().find("roles must alternate"), std::string::npos);

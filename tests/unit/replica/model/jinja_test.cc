@@ -7,9 +7,11 @@ namespace {
 
 Dict Variables() {
   auto message = [](const char* role, const char* content) {
-    return Value::OfDict({{"role", Value(Text::FromUser(role, 0))}, {"content", Value(Text::FromUser(content, 10))}});
+    return Value::OfDict(
+        {{"role", Value(Text::FromUser(role, 0))}, {"content", Value(Text::FromUser(content, 10))}});
   };
-  return {{"messages", Value::OfList({message("system", "S"), message("user", "hi"), message("assistant", "yo")})},
+  return {{"messages",
+           Value::OfList({message("system", "S"), message("user", "hi"), message("assistant", "yo")})},
           {"n", Value(int64_t{3})},
           {"flag", Value(false)},
           {"d", Value::OfDict({{"a", Value(int64_t{1})}, {"b", Value::String("x")}})}};
@@ -37,12 +39,16 @@ TEST(Jinja, Expressions_AsInPython) {
       {"{{ 'hello'[1:3] }} {{ 'hello'[-1] }} {{ 'abc'[::-1] }}", "el o cba"},
       {"{{ 'S' in messages[0].content }} {{ 'z' not in 'abc' }} {{ 'a' in d }}", "True True True"},
       {"{{ missing is defined }} {{ n is defined }} {{ missing | default('x') }}", "False True x"},
-      {"{{ d.a is number }} {{ d is mapping }} {{ d.b is string }} {{ none is none }}", "True True True True"},
+      {"{{ d.a is number }} {{ d is mapping }} {{ d.b is string }} {{ none is none }}",
+       "True True True True"},
       {"{{ n is odd }} {{ n is divisibleby 3 }} {{ n is not none }}", "True True True"},
       {"{{ '  x '.strip() ~ '|' ~ ' y '|trim }}", "x|y"},
-      {"{{ 'a,b,c'.split(',') | join('-') }} {{ 'x'.upper() }} {{ 'hello world'.title() }}", "a-b-c X Hello World"},
-      {"{{ 'aXbX'.replace('X', '') }} {{ 'pre.x'.startswith('pre') }} {{ 'a</t>b'.split('</t>')[-1] }}", "ab True b"},
-      {"{{ d | tojson }} {{ [1, none, true, 'q\"'] | tojson }}", "{\"a\": 1, \"b\": \"x\"} [1, null, true, \"q\\\"\"]"},
+      {"{{ 'a,b,c'.split(',') | join('-') }} {{ 'x'.upper() }} {{ 'hello world'.title() }}",
+       "a-b-c X Hello World"},
+      {"{{ 'aXbX'.replace('X', '') }} {{ 'pre.x'.startswith('pre') }} {{ 'a</t>b'.split('</t>')[-1] }}",
+       "ab True b"},
+      {"{{ d | tojson }} {{ [1, none, true, 'q\"'] | tojson }}",
+       "{\"a\": 1, \"b\": \"x\"} [1, null, true, \"q\\\"\"]"},
       {"{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}", "a=1;b=x;"},
       {"{{ d.get('z', 5) }} {{ d.get('z') }}", "5 None"},
       {"{{ range(3) | list }} {{ range(5, 0, -2) | list }}", "[0, 1, 2] [5, 3, 1]"},
@@ -55,14 +61,18 @@ TEST(Jinja, Expressions_AsInPython) {
 
 TEST(Jinja, Statements_AsInPython) {
   const std::pair<const char*, const char*> cases[] = {
-      {"{% for m in messages %}{{ loop.index }}{{ m.role }}{% if not loop.last %},{% endif %}{% endfor %}", "1system,2user,3assistant"},
+      {"{% for m in messages %}{{ loop.index }}{{ m.role }}{% if not loop.last %},{% endif %}{% endfor %}",
+       "1system,2user,3assistant"},
       {"{% for m in messages if m.role != 'user' %}{{ loop.length }}{% else %}none{% endfor %}", "22"},
       {"{% for x in [] %}{% else %}empty{% endfor %}", "empty"},
       {"{% set x = 1 %}{% for i in [1,2] %}{% set x = 5 %}{% endfor %}{{ x }}", "1"},
-      {"{% set ns = namespace(x=1) %}{% for i in [1,2] %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x }}", "4"},
+      {"{% set ns = namespace(x=1) %}{% for i in [1,2] %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x }}",
+       "4"},
       {"{% set t %}a{{ n }}{% endset %}{{ t }}{{ t }}", "a3a3"},
       {"{% macro f(a, b='z') %}[{{ a }}{{ b }}]{% endmacro %}{{ f(1) }}{{ f(b=2, a='q') }}", "[1z][q2]"},
-      {"{% for i in range(9) %}{% if i == 2 %}{% continue %}{% endif %}{% if i == 4 %}{% break %}{% endif %}{{ i }}{% endfor %}", "013"},
+      {"{% for i in range(9) %}{% if i == 2 %}{% continue %}{% endif %}{% if i == 4 %}{% break %}{% endif "
+       "%}{{ i }}{% endfor %}",
+       "013"},
       {"{% if flag %}a{% elif n == 3 %}b{% else %}c{% endif %}", "b"},
       {"{% generation %}x{% endgeneration %}", "x"},
       {"{# note #}x", "x"}};
@@ -83,10 +93,12 @@ TEST(Jinja, WhiteSpace_AsInPythonWithTrimAndLstrip) {
 
 TEST(Jinja, Errors_NameTheLine) {
   EXPECT_EQ(Render("\n\n{{ 1 + }}"), "PARSE chat template, line 3: unexpected ''");
-  EXPECT_EQ(Render("{% include '/etc/passwd' %}"), "PARSE chat template, line 1: 'include' is not a statement of this template language");
+  EXPECT_EQ(Render("{% include '/etc/passwd' %}"),
+            "PARSE chat template, line 1: 'include' is not a statement of this template language");
   EXPECT_EQ(Render("x\n{{ raise_exception('no') }}"), "ERROR chat template, line 2: no");
-  for (const char* bad : {"{{ x", "{% if a %}", "{% endif %}", "{{ 'a }}", "{{ (1 }}", "{{ f(1 2) }}", "{% for x %}{% endfor %}", "{{ x | }}",
-                          "{{ a.1 }}", "{% set %}", "{# open", "{{ {1: 2} }}", "{% else %}", "{{ x is }}"}) {
+  for (const char* bad : {"{{ x", "{% if a %}", "{% endif %}", "{{ 'a }}", "{{ (1 }}", "{{ f(1 2) }}",
+                          "{% for x %}{% endfor %}", "{{ x | }}", "{{ a.1 }}", "{% set %}", "{# open",
+                          "{{ {1: 2} }}", "{% else %}", "{{ x is }}"}) {
     EXPECT_TRUE(Render(bad).starts_with("PARSE")) << bad << ": " << Render(bad);
   }
 }
@@ -96,11 +108,13 @@ TEST(Jinja, ClosedBox_SEC_07) {
   EXPECT_TRUE(Render("{{ ''.__class__.__mro__ }}").starts_with("ERROR"));
   EXPECT_EQ(Render("{{ ''.__class__ }}{{ messages.__len__ }}{{ range.__globals__ }}"), "");
   EXPECT_TRUE(Render("{% for i in range(10**9) %}x{% endfor %}").starts_with("ERROR"));
-  EXPECT_TRUE(Render("{% for i in range(1000) %}{% for j in range(1000) %}{% for k in range(1000) %}x{% endfor %}{% endfor %}{% endfor %}")
+  EXPECT_TRUE(Render("{% for i in range(1000) %}{% for j in range(1000) %}{% for k in range(1000) %}x{% "
+                     "endfor %}{% endfor %}{% endfor %}")
                   .starts_with("ERROR"));
   EXPECT_TRUE(Render("{{ 'x' * 10**9 }}").starts_with("ERROR"));
   EXPECT_TRUE(Render("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").starts_with("ERROR"));
-  EXPECT_TRUE(Render("{% set ns = namespace(s='xxxxxxxxxxxxxxxx') %}{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}")
+  EXPECT_TRUE(Render("{% set ns = namespace(s='xxxxxxxxxxxxxxxx') %}{% for i in range(100) %}{% set ns.s = "
+                     "ns.s ~ ns.s %}{% endfor %}")
                   .starts_with("ERROR"));
   std::string nested;
   for (int i = 0; i < 10'000; ++i) nested += "{% macro m() %}";
@@ -113,7 +127,8 @@ TEST(Jinja, ClosedBox_SEC_07) {
 }
 
 TEST(Jinja, Spans_FollowTheUsersBytes) {
-  const auto parsed = Template::Parse("<{{ messages[0].content ~ '-' ~ messages[1].content[1:] }}>{{ messages[1].content | upper }}");
+  const auto parsed = Template::Parse(
+      "<{{ messages[0].content ~ '-' ~ messages[1].content[1:] }}>{{ messages[1].content | upper }}");
   const Text text = parsed->Render(Variables(), 0).value();
   EXPECT_EQ(text.bytes(), "<S-i>HI");
   ASSERT_EQ(text.spans().size(), 3u);

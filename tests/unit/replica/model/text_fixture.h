@@ -1,4 +1,5 @@
-// The real model's tokenizer and template, loaded once per test program; tests that need them skip where the file is absent.
+// The real model's tokenizer and template, loaded once per test program; tests that need them skip where the
+// file is absent.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,19 +26,20 @@ struct RealText {
 
 /// Null when the model file is not there.
 inline const RealText* TheRealText() {
-  static const RealText* const text = [] () -> const RealText* {
+  static const RealText* const text = []() -> const RealText* {
     auto file = GgufFile::Open(ModelPath());
     if (!file.ok()) return nullptr;
     auto* loaded = new RealText;
-    loaded->tokenizer = std::make_unique<Tokenizer>(Tokenizer::Create(ReadTokenizerSpec(*file).value()).value());
+    loaded->tokenizer =
+        std::make_unique<Tokenizer>(Tokenizer::Create(ReadTokenizerSpec(*file).value()).value());
     loaded->chat = ChatTemplate::Create(ReadChatTemplate(*file).value(), *loaded->tokenizer).value();
     return loaded;
   }();
   return text;
 }
 
-
 }  // namespace kvring::replica
 
-#define KVRING_NEEDS_MODEL() \
-  if (TheRealText() == nullptr) GTEST_SKIP() << "model file not found: " << ModelPath() << " (set KVRING_MODEL)"
+#define KVRING_NEEDS_MODEL()    \
+  if (TheRealText() == nullptr) \
+  GTEST_SKIP() << "model file not found: " << ModelPath() << " (set KVRING_MODEL)"

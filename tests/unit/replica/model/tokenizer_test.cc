@@ -20,7 +20,8 @@ TokenizerSpec ByteSpec(std::string pre) {
   TokenizerSpec spec;
   spec.model = "gpt2";
   spec.pre = std::move(pre);
-  for (int byte = 0; byte < 256; ++byte) spec.tokens.push_back(AlphabetOfBytes(std::string(1, static_cast<char>(byte))));
+  for (int byte = 0; byte < 256; ++byte)
+    spec.tokens.push_back(AlphabetOfBytes(std::string(1, static_cast<char>(byte))));
   spec.types.assign(256, static_cast<int32_t>(TokenType::kNormal));
   return spec;
 }
@@ -77,13 +78,16 @@ TEST(Tokenizer, RandomText_RoundTrips_TOK_04) {
       } else if (code < 0x800) {
         text += {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 63))};
       } else if (code < 0x10000) {
-        text += {static_cast<char>(0xE0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 63)), static_cast<char>(0x80 | (code & 63))};
+        text += {static_cast<char>(0xE0 | code >> 12), static_cast<char>(0x80 | (code >> 6 & 63)),
+                 static_cast<char>(0x80 | (code & 63))};
       } else {
         text += {static_cast<char>(0xF0 | code >> 18), static_cast<char>(0x80 | (code >> 12 & 63)),
                  static_cast<char>(0x80 | (code >> 6 & 63)), static_cast<char>(0x80 | (code & 63))};
       }
     }
-    EXPECT_EQ(TheRealText()->tokenizer->DecodeBytes(TheRealText()->tokenizer->Encode(text, ControlTokens::kAsText)), WithoutLackingBytes(text));
+    EXPECT_EQ(
+        TheRealText()->tokenizer->DecodeBytes(TheRealText()->tokenizer->Encode(text, ControlTokens::kAsText)),
+        WithoutLackingBytes(text));
   }
 }
 
@@ -156,8 +160,11 @@ TEST(Bpe, LongAndShortWays_EqualTheNaiveRule) {
 
 TEST(Bpe, LongUnbrokenInput_IsNotQuadratic) {
   KVRING_NEEDS_MODEL();
-  const std::string text(1 << 20, 'a');  // a quadratic BPE needs about 10^12 steps: the suite's time limit is the bar
-  EXPECT_EQ(TheRealText()->tokenizer->DecodeBytes(TheRealText()->tokenizer->Encode(text, ControlTokens::kAsText)), text);
+  const std::string text(1 << 20,
+                         'a');  // a quadratic BPE needs about 10^12 steps: the suite's time limit is the bar
+  EXPECT_EQ(
+      TheRealText()->tokenizer->DecodeBytes(TheRealText()->tokenizer->Encode(text, ControlTokens::kAsText)),
+      text);
 }
 
 // MOD-06
@@ -194,7 +201,8 @@ TEST(Tokenizer, BadVocabularies_AreNamed) {
   EXPECT_EQ(Tokenizer::Create(model).status().code(), absl::StatusCode::kUnimplemented);
 }
 
-// What Hugging Face's byte-level BPE does without an unknown token: the byte is dropped and its neighbours meet.
+// What Hugging Face's byte-level BPE does without an unknown token: the byte is dropped and its neighbours
+// meet.
 TEST(Tokenizer, BytesThatTheVocabularyLacks_AreDropped) {
   TokenizerSpec spec = ByteSpec("gpt2");
   spec.tokens[4] = AlphabetOfBytes("ab");

@@ -12,7 +12,8 @@ Tokenizer ByteTokenizer() {
   TokenizerSpec spec;
   spec.model = "gpt2";
   spec.pre = "gpt2";
-  for (int byte = 0; byte < 256; ++byte) spec.tokens.push_back(AlphabetOfBytes(std::string(1, static_cast<char>(byte))));
+  for (int byte = 0; byte < 256; ++byte)
+    spec.tokens.push_back(AlphabetOfBytes(std::string(1, static_cast<char>(byte))));
   spec.types.assign(256, 1);
   spec.tokens.push_back("ab");
   spec.types.push_back(1);
@@ -22,7 +23,9 @@ Tokenizer ByteTokenizer() {
   return Tokenizer::Create(spec).value();
 }
 
-EngineEvent::Token Sampled(TokenId token, bool end = false) { return {.choice = 0, .token = token, .end_of_sequence = end, .logprobs = {}}; }
+EngineEvent::Token Sampled(TokenId token, bool end = false) {
+  return {.choice = 0, .token = token, .end_of_sequence = end, .logprobs = {}};
+}
 
 ChoiceText Answer(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens, bool end) {
   ChoiceText choice(tokenizer, {});
@@ -63,7 +66,8 @@ std::vector<uint32_t> Ends(const std::vector<TokenId>& answer, bool end) {
 }
 
 TEST(ConversationBlockEnds, CoverWhatIsComputed) {
-  // Tokens: 257 x | y h | i j | . The last sampled token is not computed: 3 + 3 - 1 = 5 tokens, two whole blocks.
+  // Tokens: 257 x | y h | i j | . The last sampled token is not computed: 3 + 3 - 1 = 5 tokens, two whole
+  // blocks.
   EXPECT_EQ(Ends({'h', 'i', 'j'}, false), (std::vector<uint32_t>{9, 21}));
   // With an end-of-sequence token the three are computed: 6 tokens, three blocks.
   EXPECT_EQ(Ends({'h', 'i', 'j'}, true), (std::vector<uint32_t>{9, 21, 23}));

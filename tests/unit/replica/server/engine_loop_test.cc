@@ -58,9 +58,13 @@ class EngineLoopTest : public ::testing::Test {
   void SetUp() override {
     KVRING_NEEDS_MODEL();
     model_ = ServedModel::Load(ModelPath(), "m").value();
-    executor_ = std::make_unique<sim::TimedExecutor>(
-        ExecutorLimits{.vocab_size = model_->tokenizer().vocab_size(), .context_length = 512, .block_size = 16, .num_blocks = 64, .kv_bytes_per_token = 1},
-        sim::StepCostModel{});
+    executor_ =
+        std::make_unique<sim::TimedExecutor>(ExecutorLimits{.vocab_size = model_->tokenizer().vocab_size(),
+                                                            .context_length = 512,
+                                                            .block_size = 16,
+                                                            .num_blocks = 64,
+                                                            .kv_bytes_per_token = 1},
+                                             sim::StepCostModel{});
     loop_ = std::make_unique<EngineLoop>(*executor_, EngineOptions{}, *model_, metrics_);
   }
 
@@ -139,7 +143,8 @@ TEST_F(EngineLoopTest, StopString_EndsExactly_SMP_01) {
 }
 
 TEST_F(EngineLoopTest, BatchedPromptsAndChoices_AreOneAnswer_USG_05) {
-  const auto sink = RunToEnd(R"({"prompt":["one two","three"],"n":2,"max_tokens":3,"ignore_eos":true,"seed":9})");
+  const auto sink =
+      RunToEnd(R"({"prompt":["one two","three"],"n":2,"max_tokens":3,"ignore_eos":true,"seed":9})");
   EXPECT_EQ(sink->texts_.size(), 4u);
   EXPECT_EQ(sink->done_.usage.completion_tokens, 12);
   EXPECT_EQ(sink->done_.usage.prompt_tokens, 3);
@@ -152,7 +157,9 @@ TEST_F(EngineLoopTest, TooLong_Is400_SMP_09_KVB_14) {
   EXPECT_EQ(sink->error_.code, "context_length_exceeded");
   EXPECT_EQ(sink->error_.param, "prompt");
   EXPECT_NE(sink->error_.message.find("512"), std::string::npos);
-  EXPECT_EQ(RunToEnd(R"({"prompt":"hello","max_tokens":511,"ignore_eos":true})")->done_.usage.completion_tokens, 511);
+  EXPECT_EQ(
+      RunToEnd(R"({"prompt":"hello","max_tokens":511,"ignore_eos":true})")->done_.usage.completion_tokens,
+      511);
 }
 
 // SCH-07: without max_tokens the answer may be as long as the context lets it.

@@ -154,7 +154,8 @@ TEST(Slowness, HalfSpeed_IsLearnt) {
 TEST(SessionTable, RecentHalfIsAlwaysKnown_SizeIsBounded) {
   SessionTable table(100);
   for (uint64_t i = 0; i < 10'000; ++i) {
-    table.Put(SessionKey{i}, {.replica = ReplicaId{static_cast<uint32_t>(i % 7)}, .epoch = Epoch{1}, .tokens = 5});
+    table.Put(SessionKey{i},
+              {.replica = ReplicaId{static_cast<uint32_t>(i % 7)}, .epoch = Epoch{1}, .tokens = 5});
     ASSERT_LE(table.size(), 100u);
     for (uint64_t back = 0; back < std::min<uint64_t>(i + 1, 50); ++back)
       ASSERT_TRUE(table.Find(SessionKey{i - back}));
@@ -162,7 +163,8 @@ TEST(SessionTable, RecentHalfIsAlwaysKnown_SizeIsBounded) {
   EXPECT_FALSE(table.Find(SessionKey{5}));
 }
 
-// Replicas that tell their rate: one that told nothing yet is taken for an average one, never for a faster one.
+// Replicas that tell their rate: one that told nothing yet is taken for an average one, never for a faster
+// one.
 TEST(ReplicaTable, ToldRates_UnknownIsTheMean_NoiseIsNoDifference) {
   ReplicaTable table{HealthRules{}};
   Replica& told = table.Add({.url = "grpc://a:1"});
