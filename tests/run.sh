@@ -20,4 +20,4 @@ configure tsan
 build tsan thread_tests
 if [ $full = ON ]; then build asan kvring; fi
 
-ctest --test-dir build/release --output-on-failure --timeout 600
+ctest --test-dir build/release --output-on-failure -j2

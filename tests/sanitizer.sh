@@ -8,4 +8,4 @@ if [ ! -f "build/$1/CTestTestfile.cmake" ]; then
 fi
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS="second_deadlock_stack=1:suppressions=$PWD/tests/tsan/suppressions.txt"
-exec ctest --test-dir "build/$1" --output-on-failure -j2
+exec ctest --test-dir "build/$1" --output-on-failure
