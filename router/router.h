@@ -7,7 +7,9 @@
 // byte)
 //   -> [OnAdmitted] -> OnFirstToken -> OnComplete. A failed attempt ends with OnAttemptFailed; then OnRequest
 //   again with the failed replicas excluded, or OnComplete. OnComplete is called exactly once per request
-//   that was dispatched or refused; all gauges return to zero by it.
+//   that was dispatched, refused or queued (then it cancels); all gauges return to zero by it.
+// Where admission is on, OnRequest may answer "queued": TakeReady tells later who may go, dispatched already,
+// and whose time is over.
 #pragma once
 
 #include <memory>
@@ -24,9 +26,19 @@
 #include "router/fleet/prompt_key.h"
 #include "router/fleet/replica_types.h"
 #include "router/ledger/record.h"
+#include "router/policy/admission_queue.h"
 #include "router/policy/decision.h"
 
 namespace kvring::router {
+
+/// Whom the shell tells of a release. The core only passes it back.
+class QueueListener {
+ public:
+  virtual void OnReleased(RequestId request, const Decision& decision) = 0;
+
+ protected:
+  ~QueueListener() = default;
+};
 
 struct RequestView {
   RequestId id;
@@ -39,12 +51,35 @@ struct RequestView {
   SessionSource session_source = SessionSource::kNone;
   int32_t max_output_tokens = 0;        // 0: unknown
   std::span<const ReplicaId> excluded;  // replicas that failed this request already
+  // Waiting for room, where admission is on.
+  int32_t priority = 0;  // higher goes first
+  std::optional<Instant> deadline;
+  QueueListener* listener = nullptr;  // comes back with Released; lives as long as the request
+};
+
+/// A request that waited and may go, or waits no longer. With a replica it is dispatched already (OnDispatch
+/// was done for it); a refusal is told to the client and completed as one of OnRequest.
+struct Released {
+  RequestId id;
+  Decision decision;
+  QueueListener* listener = nullptr;
+};
+
+struct QueueStats {
+  size_t waiting = 0;
+  // How requests left the queue, and how many it never took (full).
+  uint64_t served = 0;
+  uint64_t cancelled = 0;
+  uint64_t timed_out = 0;
+  uint64_t no_endpoints = 0;  // timed out while all replicas were gone or cooling
+  uint64_t full = 0;
 };
 
 struct RouterConfig {
   std::string policy = "cache-aware";
   uint64_t seed = 0;
   HealthRules health;
+  AdmissionRules admission;
   int64_t index_bytes = int64_t{256} << 20;  // hard bound of the residency index
   int64_t default_kv_tokens = 0;             // assumed for replicas of unknown capacity; 0: learnt
   size_t kept_decisions = 10'000;
@@ -61,6 +96,7 @@ class Router {
   ReplicaId AddReplica(const ReplicaSpec& spec, Instant now);
   /// Running requests of it finish; their ids stay valid until then.
   void RemoveReplica(ReplicaId replica, Instant now);
+  /// The operator's word. What the replica says of itself (OnReplicaFacts) neither sets nor clears it.
   void SetDraining(ReplicaId replica, bool draining, Instant now);
   /// A new epoch drops everything believed of the replica's cache and load.
   void OnReplicaFacts(ReplicaId replica, const ReplicaFacts& facts, Instant now);
@@ -76,6 +112,11 @@ class Router {
   void OnAttemptFailed(RequestId request, const AttemptFailure& failure, Instant now);
   void OnComplete(RequestId request, const CompletionReport& report, Instant now);
 
+  /// Something that makes room has happened while requests wait: call TakeReady soon. Cheap.
+  bool MayRelease() const;
+  /// Those who wait no longer, in order of going. After any event that may make room, and after Tick.
+  std::vector<Released> TakeReady(Instant now);
+
   /// Housekeeping (ejections that end, decaying rates); call about every 100 ms.
   void Tick(Instant now);
 
@@ -89,6 +130,7 @@ class Router {
   /// Newest first.
   std::vector<DecisionRecord> RecentDecisions(size_t limit) const;
   Totals totals() const;
+  QueueStats queue_stats() const;
   std::string_view policy() const;
   /// What the policy lacks ("session-ring: no session key on 12 of 40 requests"); empty when all is well.
   std::vector<std::string> Warnings() const;

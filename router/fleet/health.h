@@ -6,6 +6,8 @@
 // thread-safe.
 #pragma once
 
+#include <algorithm>
+
 #include "common/instant.h"
 #include "router/fleet/replica_types.h"
 
@@ -35,6 +37,7 @@ class Health {
   /// kStarting, kUp, kDown or kEjected (open or half-open).
   ReplicaState state() const;
   bool cooling(Instant now) const { return now < cooling_until_; }
+  Instant cooling_end(Instant now) const { return std::max(cooling_until_, now); }
   /// Ejected, and its time is over: it may take one request as a test.
   bool wants_trial(Instant now) const { return ejected_ && !trial_running_ && now >= open_until_; }
   void BeginTrial() { trial_running_ = true; }

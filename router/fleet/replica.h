@@ -53,7 +53,9 @@ struct Replica {
   Replica(ReplicaId id_, uint32_t slot_, const ReplicaSpec& spec, const HealthRules& rules);
 
   bool Serves(std::string_view model) const;
-  ReplicaState state() const { return draining ? ReplicaState::kDraining : health.state(); }
+  /// By the operator's word or by its own: each is taken back only by who gave it.
+  bool draining() const { return drained || leaving; }
+  ReplicaState state() const { return draining() ? ReplicaState::kDraining : health.state(); }
   bool load_fresh(Instant now) const { return reported && now - reported_at <= kLoadStaleAfter; }
 
   // What policies score by. A stale report counts for nothing, never as zero load: own counts remain.
@@ -81,7 +83,8 @@ struct Replica {
   Epoch epoch;
   int32_t block_size = 0;
   int32_t context_length = 0;
-  bool draining = false;
+  bool drained = false;  // an operator wants it so
+  bool leaving = false;  // it says so itself
   bool removed = false;
 
   Health health;

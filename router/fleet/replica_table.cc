@@ -96,7 +96,7 @@ void ReplicaTable::Rebuild(const std::string& model, CachedPool& cached, Instant
   for (const Replica* member : members_) {
     if (!(model.empty() ? member->models.empty() : member->Serves(model))) continue;
     pool.members.push_back(member->slot);
-    if (member->draining || member->weight <= 0) continue;
+    if (member->draining() || member->weight <= 0) continue;
     ++candidates;
     cached.valid_until = std::min(cached.valid_until, member->health.NextChange(now));
     switch (member->state()) {
@@ -128,6 +128,23 @@ std::span<const uint32_t> ReplicaTable::Without(const Pool& pool, std::span<cons
       allowed.push_back(slot);
   }
   return allowed;
+}
+
+std::span<const uint32_t> ReplicaTable::WithRoom(std::span<const uint32_t> slots, int32_t max_in_flight,
+                                                 Instant now, std::vector<uint32_t>& out) const {
+  out.clear();
+  for (const uint32_t slot : slots) {
+    const Replica& replica = *slots_[slot];
+    if (replica.health.cooling(now)) continue;
+    if (max_in_flight == 0 || replica.load.in_flight < max_in_flight) out.push_back(slot);
+  }
+  return out;
+}
+
+Instant ReplicaTable::CoolingEnd(std::span<const uint32_t> slots, Instant now) const {
+  Instant first{std::numeric_limits<int64_t>::max()};
+  for (const uint32_t slot : slots) first = std::min(first, slots_[slot]->health.cooling_end(now));
+  return slots.empty() ? now : first;
 }
 
 Replica* ReplicaTable::WantsTrial(const Pool& pool, Instant now) {

@@ -53,6 +53,12 @@ class ReplicaTable {
   /// The pool's eligible slots but for those of `excluded`; kept in `allowed`.
   std::span<const uint32_t> Without(const Pool& pool, std::span<const ReplicaId> excluded,
                                     std::vector<uint32_t>& allowed) const;
+  /// Those of `slots` that do not cool and have fewer than `max_in_flight` requests of ours (0: no bound);
+  /// kept in `out`.
+  std::span<const uint32_t> WithRoom(std::span<const uint32_t> slots, int32_t max_in_flight, Instant now,
+                                     std::vector<uint32_t>& out) const;
+  /// When the first of `slots` stops cooling, if all of them do; `now` otherwise.
+  Instant CoolingEnd(std::span<const uint32_t> slots, Instant now) const;
   /// An ejected member of the pool whose time is over and that has no trial running.
   Replica* WantsTrial(const Pool& pool, Instant now);
 
@@ -64,9 +70,9 @@ class ReplicaTable {
   PrefillModel& prefill_model() { return prefill_model_; }
   /// Keeps what a replica said of its load.
   void OnLoadReport(Replica& replica, const LoadReport& report, Instant now);
-  /// Effective prefill tokens per second of one: the fleet's, over how much slower this replica is. Replicas that tell their rate
-  /// are compared with the mean of those told, in steps of 2^(1/2), so that noise does not tell equal ones apart; for the
-  /// others the fleet's model and Slowness stand.
+  /// Effective prefill tokens per second of one: the fleet's, over how much slower this replica is. Replicas
+  /// that tell their rate are compared with the mean of those told, in steps of 2^(1/2), so that noise does
+  /// not tell equal ones apart; for the others the fleet's model and Slowness stand.
   double PrefillRateOf(const Replica& replica) const;
 
  private:

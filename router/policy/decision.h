@@ -31,7 +31,8 @@ struct Candidate {
 };
 
 struct Decision {
-  std::optional<ReplicaId> replica;  // empty: refused
+  std::optional<ReplicaId> replica;  // empty: queued or refused
+  bool queued = false;               // told later, by Router::TakeReady
   Reason reason = Reason::kCold;
   Refusal refusal = Refusal::kNone;
   Duration retry_after{};     // with a refusal, at least 1 s

@@ -369,6 +369,18 @@ TEST_F(RouterTest, Draining_FinishesRunningAndTakesNoNew) {
   EXPECT_EQ(View(*running.decision.replica).in_flight, 0);
 }
 
+TEST_F(RouterTest, Draining_ByOperatorAndByReplica_EachEndsByItsOwnWordOnly) {
+  Start("round-robin", 1);
+  router_->SetDraining(ids_[0], true, now_);
+  router_->OnReplicaFacts(ids_[0], {.epoch = {7}, .models = {"m"}, .draining = false}, now_);
+  EXPECT_EQ(View(ids_[0]).state, ReplicaState::kDraining);
+  router_->OnReplicaFacts(ids_[0], {.epoch = {7}, .models = {"m"}, .draining = true}, now_);
+  router_->SetDraining(ids_[0], false, now_);
+  EXPECT_EQ(View(ids_[0]).state, ReplicaState::kDraining);
+  router_->OnReplicaFacts(ids_[0], {.epoch = {7}, .models = {"m"}, .draining = false}, now_);
+  EXPECT_EQ(View(ids_[0]).state, ReplicaState::kUp);
+}
+
 TEST_F(RouterTest, HLT_13_RemovedWithRequestsInFlight_OldAndNewAreSeparate) {
   Start("round-robin", 2);
   std::vector<Sent> streams;

@@ -1,0 +1,218 @@
+// Router: requests from decision to completion.
+#include <algorithm>
+
+#include "common/check.h"
+#include "router/router_impl.h"
+
+namespace kvring::router {
+namespace {
+constexpr double kOutputMemory = 0.02;  // weight of one request in the mean output length
+}  // namespace
+
+ActiveRequest* Router::Impl::Find(RequestId id) {
+  const auto it = active_.find(id);
+  return it == active_.end() ? nullptr : &it->second;
+}
+
+ActiveRequest& Router::Impl::Open(const RequestView& view, Instant now) {
+  static const PromptKey kNoPrompt;
+  const auto [it, fresh] = active_.try_emplace(view.id);
+  ActiveRequest& active = it->second;
+  if (fresh) {
+    active.started = now;
+    active.arrival = ++requests_;
+    without_session_ += view.session ? 0 : 1;
+    DecisionRecord& record = log_.Open(view.id);
+    record.model = view.model;
+    record.at = now;
+    record.session_source = view.session_source;
+    log_.Named(view.id, view.name);
+  }
+  KVRING_CHECK(!active.placed && !active.ticket);
+  active.prompt = view.prompt != nullptr ? view.prompt : &kNoPrompt;
+  active.model = table_.Resolve(view.model);
+  active.session = view.session;
+  active.excluded.assign(view.excluded.begin(), view.excluded.end());
+  active.max_output_tokens = view.max_output_tokens;
+  active.listener = view.listener;
+  active.decision = {};
+  return active;
+}
+
+// Whoever is in line before a request goes before it, also when there is room.
+Decision Router::Impl::OnRequest(const RequestView& view, Instant now) {
+  ActiveRequest& active = Open(view, now);
+  const Choices choices = Survey(active, now);
+  if (choices.nobody) {
+    Refuse(active, Refusal::kNoEndpoints, now);
+  } else if (choices.none() || queue_.AnyBefore(active.model, RankOf(view, active))) {
+    Wait(view, active, now);
+  } else {
+    Choose(active, choices, now);
+  }
+  Record(view.id, active);
+  return active.decision;
+}
+
+void Router::Impl::Record(RequestId id, const ActiveRequest& active) {
+  DecisionRecord* record = log_.Edit(id);
+  if (record == nullptr) return;
+  record->decision = active.decision;
+  if (!active.decision.queued) ++record->attempts;
+  const Replica* replica = active.placed ? table_.Find(active.replica) : nullptr;
+  record->replica_name = replica ? replica->name : "";
+}
+
+Router::Impl::Choices Router::Impl::Survey(const ActiveRequest& active, Instant now) {
+  const ReplicaTable::Pool& pool = table_.PoolOf(active.model, now);
+  Choices choices{.with_room = pool.eligible};
+  if (active.excluded.empty()) {
+    choices.trial = table_.WantsTrial(pool, now);
+  } else {
+    choices.with_room = table_.Without(pool, active.excluded, allowed_);
+  }
+  choices.nobody = choices.none();
+  if (config_.admission.on()) {
+    choices.with_room =
+        table_.WithRoom(choices.with_room, config_.admission.max_in_flight_per_replica, now, with_room_);
+  }
+  return choices;
+}
+
+void Router::Impl::Choose(ActiveRequest& active, const Choices& choices, Instant now) {
+  active.decision = {};
+  active.decision.prompt_tokens = belief_.PromptTokens(*active.prompt, active.model);
+  belief_.index().Locate(*active.prompt, path_);
+  belief_.Ask(*active.prompt,
+              choices.with_room.empty() ? 0 : table_.at(choices.with_room.front())->block_size);
+  Pick pick;
+  if (choices.trial != nullptr) {
+    choices.trial->health.BeginTrial();
+    pick.slot = choices.trial->slot;
+  } else {
+    pick = ChooseByPolicy(active, choices.with_room, now);
+  }
+  Replica& chosen = *table_.at(pick.slot);
+  active.decision.replica = active.replica = chosen.id;
+  active.decision.reason = active.excluded.empty() ? pick.reason : Reason::kRetry;
+  active.decision.candidates = std::move(pick.candidates);
+  active.placed = true;
+  active.trial = choices.trial != nullptr;
+  const CacheBelief::Prediction prediction = belief_.Predict(path_, *active.prompt, active.model, chosen);
+  active.decision.predicted_cached_tokens = prediction.cached_tokens;
+  active.decision.prediction_exact = prediction.exact;
+}
+
+Pick Router::Impl::ChooseByPolicy(const ActiveRequest& active, std::span<const uint32_t> eligible,
+                                  Instant now) {
+  PickInput input{.fleet = table_,
+                  .belief = belief_,
+                  .path = path_,
+                  .eligible = eligible,
+                  .prompt = *active.prompt,
+                  .bytes_per_token = belief_.BytesPerToken(*active.prompt, active.model),
+                  .prompt_tokens = active.decision.prompt_tokens,
+                  .mean_output_tokens = mean_output_tokens_,
+                  .session = active.session,
+                  .now = now};
+  const auto last = active.session ? sessions_.Find(*active.session) : std::nullopt;
+  const Replica* last_replica = last ? table_.Find(last->replica) : nullptr;
+  if (last_replica && input.IsEligible(last_replica->slot)) {
+    input.session_slot = last_replica->slot;
+    input.session_tokens = last->epoch == last_replica->epoch ? last->tokens : 0;
+  }
+  return policy_->Choose(input, random_);
+}
+
+void Router::Impl::OnDispatch(RequestId id, Instant now) {
+  ActiveRequest* active = Find(id);
+  Replica* replica = active ? ReplicaOf(*active) : nullptr;
+  if (replica == nullptr || active->charge.taken()) return;
+  const int64_t uncached = active->decision.prompt_tokens - active->decision.predicted_cached_tokens;
+  const auto output = active->max_output_tokens > 0
+                          ? std::min<double>(active->max_output_tokens, mean_output_tokens_)
+                          : mean_output_tokens_;
+  active->charge.Take(*replica, uncached, uncached + static_cast<int64_t>(output),
+                      table_.PrefillRateOf(*replica), now);
+  ++replica->counters.requests;
+  if (active->session)
+    sessions_.Put(*active->session, {replica->id, replica->epoch, active->decision.prompt_tokens});
+  belief_.OnDispatch(*active->prompt, *replica);
+}
+
+void Router::Impl::OnAdmitted(RequestId id, const AdmittedReport& report) {
+  ActiveRequest* active = Find(id);
+  Replica* replica = active ? ReplicaOf(*active) : nullptr;
+  if (replica == nullptr) return;
+  active->charge.Admitted(*replica);
+  active->admitted = report;
+  active->admitted.block_end_bytes = {};
+  belief_.OnAdmitted(*active->prompt, *replica, report);
+}
+
+void Router::Impl::OnFirstToken(RequestId id, Instant now) {
+  ActiveRequest* active = Find(id);
+  Replica* replica = active ? ReplicaOf(*active) : nullptr;
+  if (replica == nullptr) return;
+  std::optional<int64_t> prefilled;
+  if (active->admitted.prompt_tokens > 0)
+    prefilled = active->admitted.prompt_tokens - active->admitted.cached_tokens;
+  active->charge.FirstToken(*replica, table_.prefill_model(), prefilled, now);
+  DecisionRecord* record = log_.Edit(id);
+  if (record != nullptr && record->ttft.count() == 0) record->ttft = now - active->started;
+}
+
+void Router::Impl::Release(ActiveRequest& active, Replica& replica, OutcomeClass outcome,
+                           Duration retry_after, Instant now) {
+  if (replica.Judge(outcome, active.trial, retry_after, now)) table_.Changed();
+  active.trial = false;
+  active.charge.End(replica, now);
+  active.placed = false;
+  active.charge = {};
+  table_.Collect(replica);
+  Touch();
+}
+
+void Router::Impl::OnAttemptFailed(RequestId id, const AttemptFailure& failure, Instant now) {
+  ActiveRequest* active = Find(id);
+  Replica* replica = active ? ReplicaOf(*active) : nullptr;
+  if (replica == nullptr) return;
+  Release(*active, *replica, failure.outcome, failure.retry_after, now);
+}
+
+void Router::Impl::Learn(const ActiveRequest& active, Replica& replica, const UsageReport& usage) {
+  replica.counters.prompt_tokens += static_cast<uint64_t>(std::max(usage.prompt_tokens, 0));
+  replica.counters.cached_tokens += static_cast<uint64_t>(std::max(usage.cached_tokens.value_or(0), 0));
+  replica.released_tokens += usage.prompt_tokens + usage.completion_tokens;
+  mean_output_tokens_ += kOutputMemory * (usage.completion_tokens - mean_output_tokens_);
+  belief_.OnUsage(*active.prompt, active.model, replica, usage);
+}
+
+void Router::Impl::OnComplete(RequestId id, const CompletionReport& report, Instant now) {
+  const auto it = active_.find(id);
+  if (it == active_.end()) return;
+  ActiveRequest& active = it->second;
+  if (active.ticket) {
+    queue_.Remove(*active.ticket);
+    ++stats_.cancelled;
+  }
+  std::erase(shed_, id);
+  DecisionLog::Closing closing{.outcome = report.outcome,
+                               .predicted_cached_tokens = active.decision.predicted_cached_tokens,
+                               .total = now - active.started};
+  if (active.decision.replica) closing.reason = active.decision.reason;
+  if (report.usage) {
+    closing.prompt_tokens = report.usage->prompt_tokens;
+    closing.cached_tokens = report.usage->cached_tokens.value_or(-1);
+    closing.completion_tokens = report.usage->completion_tokens;
+  }
+  if (Replica* replica = ReplicaOf(active)) {
+    if (report.outcome == OutcomeClass::kOk && active.charge.awaiting()) OnFirstToken(id, now);
+    if (report.usage) Learn(active, *replica, *report.usage);
+    Release(active, *replica, report.outcome, {}, now);
+  }
+  log_.Close(id, closing);
+  active_.erase(it);
+}
+
+}  // namespace kvring::router
