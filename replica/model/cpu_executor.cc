@@ -39,6 +39,9 @@ absl::Status CheckOptions(const ModelConfig& config, const CpuOptions& options) 
     return absl::InvalidArgumentError(
         absl::StrCat("kv_tokens: ", options.kv_tokens, " would take more than ", kMaxKvBytes, " bytes"));
   }
+  if (options.window.has_value() && *options.window < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("window: ", *options.window, " is negative"));
+  }
   if (!kernels::IsSupported(options.isa)) {
     return absl::InvalidArgumentError(
         absl::StrCat("isa: this CPU has no ", std::string(kernels::NameOf(options.isa))));
@@ -57,6 +60,7 @@ absl::StatusOr<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const std::string
 absl::StatusOr<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(GgufFile file, const CpuOptions& options) {
   KVRING_ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(file));
   KVRING_RETURN_IF_ERROR(CheckOptions(config, options));
+  if (options.window.has_value()) config.window = *options.window;
   std::unique_ptr<CpuExecutor> executor(new CpuExecutor(std::move(file), std::move(config), options));
   KVRING_RETURN_IF_ERROR(executor->LoadWeights(options.precision));
   return executor;

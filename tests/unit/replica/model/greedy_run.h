@@ -11,6 +11,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/random.h"
@@ -40,24 +41,31 @@ inline std::string ModelPath() {
     GTEST_SKIP() << "the model file is absent: set KVRING_MODEL or put it under ~/.cache/kvring"; \
   }
 
-inline std::vector<ReferenceAnswer> LoadReferenceAnswers() {
-  std::ifstream in(KVRING_SOURCE_DIR "/tests/unit/replica/model/testdata/smollm2_greedy_fp32.json");
+inline boost::json::value LoadTestJson(const std::string& name) {
+  std::ifstream in(KVRING_SOURCE_DIR "/tests/unit/replica/model/testdata/" + name);
   std::stringstream text;
   text << in.rdbuf();
-  const boost::json::value root = boost::json::parse(text.str());
+  return boost::json::parse(text.str());
+}
+
+/// `greedy` is the key of the generated tokens.
+inline ReferenceAnswer ParseAnswer(const boost::json::value& json, const char* greedy) {
+  ReferenceAnswer answer;
+  answer.name = json.at("name").as_string();
+  for (const auto& id : json.at("prompt_ids").as_array()) answer.prompt.push_back(id.to_number<TokenId>());
+  for (const auto& id : json.at(greedy).as_array()) answer.greedy.push_back(id.to_number<TokenId>());
+  for (const auto& m : json.at("top2_margin").as_array()) answer.margins.push_back(m.to_number<float>());
+  for (const auto& top : json.at("top5_first").as_array()) {
+    answer.first_top5.emplace_back(top.at(0).to_number<TokenId>(), top.at(1).to_number<float>());
+  }
+  return answer;
+}
+
+inline std::vector<ReferenceAnswer> LoadReferenceAnswers() {
   std::vector<ReferenceAnswer> answers;
+  const boost::json::value root = LoadTestJson("smollm2_greedy_fp32.json");
   for (const auto& prompt : root.at("prompts").as_array()) {
-    ReferenceAnswer answer;
-    answer.name = prompt.at("name").as_string();
-    for (const auto& id : prompt.at("prompt_ids").as_array())
-      answer.prompt.push_back(id.to_number<TokenId>());
-    for (const auto& id : prompt.at("greedy64").as_array()) answer.greedy.push_back(id.to_number<TokenId>());
-    for (const auto& margin : prompt.at("top2_margin").as_array())
-      answer.margins.push_back(margin.to_number<float>());
-    for (const auto& top : prompt.at("top5_first").as_array()) {
-      answer.first_top5.emplace_back(top.at(0).to_number<TokenId>(), top.at(1).to_number<float>());
-    }
-    answers.push_back(std::move(answer));
+    answers.push_back(ParseAnswer(prompt, "greedy64"));
   }
   return answers;
 }
@@ -68,6 +76,7 @@ struct Running {
   std::vector<BlockId> table;
   int32_t computed = 0;
   std::vector<float> logits;  // of the last token computed
+  int32_t freed = 0;          // table entries given back because the window has passed them
 };
 
 class GreedyRun {
@@ -78,7 +87,7 @@ class GreedyRun {
     for (size_t i = free_.size(); i > 1; --i) std::swap(free_[i - 1], free_[random.Below(i)]);
   }
 
-  Running Start(const std::vector<TokenId>& prompt) { return {prompt, {}, 0, {}}; }
+  Running Start(const std::vector<TokenId>& prompt) { return {prompt, {}, 0, {}, 0}; }
 
   /// One step: up to chunk[i] pending tokens of each sequence, computed together.
   void Step(const std::vector<Running*>& sequences, const std::vector<int32_t>& chunks) {
@@ -105,6 +114,16 @@ class GreedyRun {
   /// Feeds all pending tokens in chunks.
   void Prefill(Running& sequence, int32_t chunk) {
     while (sequence.computed < static_cast<int32_t>(sequence.tokens.size())) Step({&sequence}, {chunk});
+  }
+
+  /// Gives back the blocks that no later token of the sequence sees, as an engine does under a window; their
+  /// entries become invalid. Returns the blocks still held.
+  int32_t FreeBehind(Running& s, int32_t window) {
+    const int32_t first_seen = std::max(0, s.computed - window + 1);
+    for (; (s.freed + 1) * executor_.limits().block_size <= first_seen; ++s.freed) {
+      free_.insert(free_.begin(), std::exchange(s.table[static_cast<size_t>(s.freed)], BlockId{1 << 30}));
+    }
+    return static_cast<int32_t>(s.table.size()) - s.freed;
   }
 
  private:
