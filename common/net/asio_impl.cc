@@ -1,5 +1,4 @@
-// clang-format off: the configuration must come first.
-#include <boost/asio/impl/src.hpp>
-
 #include "common/net/asio.h"
-// clang-format on
+// The configuration above comes first: a blank line and this comment keep the formatter from sorting across.
+
+#include <boost/asio/impl/src.hpp>
