@@ -59,22 +59,6 @@ json::object CountsJson(const std::vector<uint64_t>& counts, Name name) {
 
 }  // namespace
 
-std::string_view CapacitySourceName(CapacitySource source) {
-  switch (source) {
-    case CapacitySource::kConfig:
-      return "config";
-    case CapacitySource::kRegistered:
-      return "registered";
-    case CapacitySource::kMetrics:
-      return "metrics";
-    case CapacitySource::kLearnt:
-      return "learnt";
-    case CapacitySource::kUnknown:
-      break;
-  }
-  return "unknown";
-}
-
 json::object BackendJson(const ReplicaView& view) {
   json::object out;
   out["id"] = view.name;

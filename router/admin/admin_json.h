@@ -13,6 +13,5 @@ boost::json::object BackendJson(const ReplicaView& view);
 /// `views`: to name candidates. Those of replicas that left are named by their number.
 boost::json::object ToJson(const DecisionRecord& record, std::span<const ReplicaView> views, Instant now);
 boost::json::object ToJson(const Totals& totals);
-std::string_view CapacitySourceName(CapacitySource source);
 
 }  // namespace kvring::router

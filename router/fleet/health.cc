@@ -12,6 +12,22 @@ constexpr Duration kDefaultCooling = std::chrono::seconds(1);
 constexpr Duration kMaxCooling = std::chrono::seconds(60);
 }  // namespace
 
+std::string_view CapacitySourceName(CapacitySource source) {
+  switch (source) {
+    case CapacitySource::kConfig:
+      return "config";
+    case CapacitySource::kRegistered:
+      return "registered";
+    case CapacitySource::kMetrics:
+      return "metrics";
+    case CapacitySource::kLearnt:
+      return "learnt";
+    case CapacitySource::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
 std::string_view ReplicaStateName(ReplicaState state) {
   switch (state) {
     case ReplicaState::kStarting:

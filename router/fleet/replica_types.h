@@ -14,6 +14,8 @@
 namespace kvring::router {
 
 enum class CapacitySource { kUnknown, kConfig, kRegistered, kMetrics, kLearnt };
+/// "unknown", "config", "registered", "metrics", "learnt".
+std::string_view CapacitySourceName(CapacitySource source);
 
 struct ReplicaSpec {
   std::string url;                  // identity of the place: http://… or grpc://…; the ring hashes it

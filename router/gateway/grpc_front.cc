@@ -113,22 +113,6 @@ class FleetService final : public v1::Fleet::CallbackService {
   GrpcFrontShared& shared_;
 };
 
-std::string_view SourceName(CapacitySource source) {
-  switch (source) {
-    case CapacitySource::kConfig:
-      return "config";
-    case CapacitySource::kRegistered:
-      return "registered";
-    case CapacitySource::kMetrics:
-      return "metrics";
-    case CapacitySource::kLearnt:
-      return "learnt";
-    case CapacitySource::kUnknown:
-      break;
-  }
-  return "unknown";
-}
-
 void ToMessage(const ReplicaView& view, v1::Replica& out) {
   out.set_id(view.name);
   out.set_url(view.url);
@@ -138,7 +122,7 @@ void ToMessage(const ReplicaView& view, v1::Replica& out) {
   out.set_in_flight(view.in_flight);
   out.set_pending_prefill_tokens(view.pending_prefill_tokens);
   out.set_kv_capacity_tokens(view.kv_capacity_tokens);
-  out.set_kv_capacity_source(std::string(SourceName(view.kv_source)));
+  out.set_kv_capacity_source(std::string(CapacitySourceName(view.kv_source)));
   out.set_indexed_tokens(view.indexed_tokens);
   out.set_requests(view.requests);
 }
