@@ -39,6 +39,7 @@ net::HttpRequest OwnedRequest(net::ServerConnection& client) {
 SessionKey SessionKeyOf(std::string_view session_name) { return {HashName(session_name)}; }
 
 Exchange::~Exchange() {
+  loop_.StopAwaiting(id_);
   if (attempt_ != nullptr) attempt_->Cancel();
 }
 
@@ -83,8 +84,8 @@ void Exchange::Dispatch(std::string_view path) {
                       "Allow: POST\r\n");
   }
   if (!Prepare()) return;
-  if (!Route()) return Refuse();
-  StartAttempt();
+  Route();
+  Proceed();
 }
 
 // Health first: it needs no key. Everything else does, where keys are configured.
@@ -248,9 +249,9 @@ std::string Exchange::OwnLines() const {
   std::string lines;
   lines.reserve(160);
   lines.append("x-request-id: ").append(name_).append("\r\n");
-  if (!loop_.shared().options.decision_headers || !known_to_router_) return lines;
   if (refused_)
     return lines.append("x-kvring-reason: ").append(RefusalName(decision_.refusal)).append("\r\n");
+  if (!loop_.shared().options.decision_headers || !known_to_router_) return lines;
   lines.append("x-kvring-replica: ").append(endpoint_ ? std::string_view(endpoint_->name) : "unknown");
   lines.append("\r\nx-kvring-reason: ").append(ReasonName(decision_.reason));
   lines.append("\r\nx-kvring-predicted-cached-tokens: ");

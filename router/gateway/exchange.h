@@ -1,5 +1,6 @@
 // Internal to the gateway (shows Asio): one client connection's running request, from read to answered:
-// prepare, route, attempt, relay, report. An object per connection, reused from request to request.
+// prepare, route (or wait for room), attempt, relay, report. An object per connection, reused from request to
+// request.
 //
 // What may be retried: an attempt that failed before a body byte of its answer was passed to the client; the
 // answer's head is held back until then. Afterwards a failure is told in-band (event streams, at an event
@@ -30,6 +31,8 @@ class Exchange final : public net::RequestOwner, public AnswerSink, private net:
 
   /// A request is read.
   void Begin();
+  /// It waited in the queue: it may go, or is refused.
+  void OnReleased(const Decision& decision);
 
  private:
   // Preparing (exchange.cc).
@@ -48,6 +51,7 @@ class Exchange final : public net::RequestOwner, public AnswerSink, private net:
 
   // Routing and attempts (exchange_attempt.cc).
   bool Route();
+  void Proceed();
   void Refuse();
   void StartAttempt();
   bool TryElsewhere(const AttemptFailure& failure);

@@ -8,7 +8,7 @@
 
 namespace kvring::router {
 
-// Asks the core. True: a replica is chosen and the request counts as in flight there.
+// Asks the core. True: a replica is chosen and the request counts as in flight there, or it waits for one.
 bool Exchange::Route() {
   RequestView view{
       .id = id_,
@@ -17,7 +17,8 @@ bool Exchange::Route() {
       .prompt = has_prompt_ ? &prompt_ : nullptr,
       .session_source = session_source_,
       .max_output_tokens = static_cast<int32_t>(std::clamp<int64_t>(openai_.max_tokens, 0, INT32_MAX)),
-      .excluded = excluded_};
+      .excluded = excluded_,
+      .listener = &loop_};
   if (session_source_ != SessionSource::kNone) view.session = SessionKeyOf(session_name_);
   known_to_router_ = owes_completion_ = true;
   const Instant now = attempts_ == 0 ? started_ : Now();
@@ -26,9 +27,21 @@ bool Exchange::Route() {
     if (decision.replica) router.OnDispatch(id_, now);
     return decision;
   });
-  if (!decision_.replica) return false;
-  endpoint_ = loop_.FindEndpoint(*decision_.replica);
-  return true;
+  if (decision_.queued) loop_.Await(id_, *this);
+  if (decision_.replica) endpoint_ = loop_.FindEndpoint(*decision_.replica);
+  return decision_.replica || decision_.queued;
+}
+
+void Exchange::Proceed() {
+  if (decision_.queued) return;
+  if (!decision_.replica) return Refuse();
+  StartAttempt();
+}
+
+void Exchange::OnReleased(const Decision& decision) {
+  decision_ = decision;
+  if (decision_.replica) endpoint_ = loop_.FindEndpoint(*decision_.replica);
+  Proceed();
 }
 
 // An empty pool is 503, a full queue or a limit 429; both say when to come back.
@@ -41,16 +54,18 @@ void Exchange::Refuse() {
     return ReplyError(openai::ModelNotFound(openai_.model));
   }
   const int64_t seconds = std::max<int64_t>(1, (decision_.retry_after.count() + 999'999'999) / 1'000'000'000);
-  openai::ApiError error{
-      .http_status = empty ? 503 : 429,
-      .type = empty ? "server_error" : "rate_limit_error",
-      .code = std::string(RefusalName(decision_.refusal)),
-      .message = empty ? "No replica can take this request now." : "Too many requests are waiting."};
+  openai::ApiError error{.http_status = empty ? 503 : 429,
+                         .type = empty ? "server_error" : "rate_limit_error",
+                         .code = std::string(RefusalName(decision_.refusal)),
+                         .message = empty ? "No replica can take this request now."
+                                    : decision_.refusal == Refusal::kQueueTimeout
+                                        ? "The request has waited for too long."
+                                        : "Too many requests are waiting."};
   ReplyError(error, absl::StrCat("Retry-After: ", seconds, "\r\n"));
 }
 
 void Exchange::StartAttempt() {
-  ++attempts_;
+  if (++attempts_ > 1) loop_.shared().metrics.retries.Add();
   Upstream* upstream = endpoint_ ? loop_.UpstreamOf(*endpoint_) : nullptr;
   if (upstream == nullptr)
     return OnFailed({.outcome = OutcomeClass::kReplicaError, .what = "no way to reach it"});
@@ -87,7 +102,6 @@ bool Exchange::TryElsewhere(const AttemptFailure& failure) {
     endpoint_ = endpoint_before;
     return false;
   }
-  loop_.shared().metrics.retries.Add();
   return true;
 }
 
@@ -107,6 +121,7 @@ void Exchange::Complete(OutcomeClass outcome) {
       metrics.missing_done.Add();
   }
   Ticked::unlink();
+  loop_.StopAwaiting(id_);
   owes_completion_ = false;
 }
 
@@ -119,7 +134,7 @@ void Exchange::OnFailed(const UpstreamFailure& failure) {
        {"attempt", attempts_}});
   if (head_sent_) return BreakOff(failure.outcome);
   answer_head_.clear();
-  if (TryElsewhere({.outcome = failure.outcome, .retry_after = failure.retry_after})) return StartAttempt();
+  if (TryElsewhere({.outcome = failure.outcome, .retry_after = failure.retry_after})) return Proceed();
   Complete(failure.outcome);
   if (failure.outcome == OutcomeClass::kTimeout) {
     return ReplyError({504, "server_error", "replica_timeout", "", "The replica did not answer in time."});

@@ -44,7 +44,8 @@ void Exchange::OnHead(const AnswerHead& head) {
     Attempt* failed = attempt_;
     if (TryElsewhere({.outcome = outcome, .retry_after = RetryAfter(head.fields)})) {
       failed->Cancel();
-      return StartAttempt();
+      attempt_ = nullptr;
+      return Proceed();
     }
   }
   ShapeAnswer(head);

@@ -73,6 +73,17 @@ bool GatewayLoop::ServesModel(std::string_view model) {
 
 RequestId GatewayLoop::NextId() { return {shared_.next_request.fetch_add(1, std::memory_order_relaxed)}; }
 
+// Whose client has gone meanwhile is completed already: its place was given back by that.
+void GatewayLoop::OnReleased(RequestId request, const Decision& decision) {
+  loop_.Post([this, request, decision] {
+    const auto found = waiting_.find(request);
+    if (found == waiting_.end()) return;
+    Exchange& exchange = *found->second;
+    waiting_.erase(found);
+    exchange.OnReleased(decision);
+  });
+}
+
 void GatewayLoop::OnTick(Instant) {
   models_ = shared_.guard.With([](Router& router) { return router.Models(); });
   for (auto it = endpoints_.begin(); it != endpoints_.end();) {

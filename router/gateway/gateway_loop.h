@@ -43,7 +43,9 @@ struct GatewayShared {
 /// "header:X", "body:prompt_cache_key" or "body:user"; the error names the rule.
 absl::StatusOr<std::vector<SessionRule>> ParseSessionRules(const std::vector<std::string>& rules);
 
-class GatewayLoop final : public net::ServerUser, private net::Ticked {
+class Exchange;
+
+class GatewayLoop final : public net::ServerUser, public QueueListener, private net::Ticked {
  public:
   GatewayLoop(GatewayShared& shared, net::EventLoop& loop);
 
@@ -59,6 +61,11 @@ class GatewayLoop final : public net::ServerUser, private net::Ticked {
   bool ServesModel(std::string_view model);
   bool ServesAnyModel() { return !Models().empty(); }
   RequestId NextId();
+  /// The exchange is told when its queued request may go, until it leaves.
+  void Await(RequestId request, Exchange& exchange) { waiting_[request] = &exchange; }
+  void StopAwaiting(RequestId request) { waiting_.erase(request); }
+  /// From any thread, under the guard.
+  void OnReleased(RequestId request, const Decision& decision) override;
   /// On the loop thread, before it ends.
   void Shutdown();
 
@@ -73,6 +80,7 @@ class GatewayLoop final : public net::ServerUser, private net::Ticked {
   HttpUpstream http_;
   std::unique_ptr<Upstream> grpc_;
   std::map<ReplicaId, std::shared_ptr<Endpoint>> endpoints_;  // shared with the directory
+  std::map<RequestId, Exchange*> waiting_;                    // queued requests of this thread
   std::vector<std::string> models_;                           // of the pool, as of the last tick
 };
 

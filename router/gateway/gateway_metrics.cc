@@ -1,5 +1,7 @@
 #include "router/gateway/gateway_metrics.h"
 
+#include <tuple>
+
 #include "common/runtime/clock.h"
 
 namespace kvring::router {
@@ -53,6 +55,20 @@ void SetTotals(MetricRegistry& registry, const Totals& totals) {
   }
 }
 
+void SetQueue(MetricRegistry& registry, const QueueStats& stats) {
+  registry.GetGauge("kvring_queued_requests", "Requests that wait for room on a replica.")
+      .Set(static_cast<double>(stats.waiting));
+  const auto count = [&](const char* reason, uint64_t value) {
+    SetCounter(registry, "kvring_queue_ends_total",
+               "Requests that left the queue, or found it full, by the reason.", value, {{"reason", reason}});
+  };
+  count("served", stats.served);
+  count("cancelled_in_queue", stats.cancelled);
+  count("queue_timeout", stats.timed_out);
+  count("queue_full", stats.full);
+  count("no_endpoints", stats.no_endpoints);
+}
+
 }  // namespace
 
 GatewayMetrics::GatewayMetrics(MetricRegistry& registry)
@@ -78,11 +94,13 @@ GatewayMetrics::GatewayMetrics(MetricRegistry& registry)
 std::string MetricsPage(const MetricRegistry& registry, RouterGuard& guard,
                         const HttpUpstreamCounters& upstream, size_t client_connections) {
   const Instant now = Now();
-  const auto [views, totals] =
-      guard.With([&](Router& router) { return std::pair(router.Replicas(now), router.totals()); });
+  const auto [views, totals, queue] = guard.With([&](Router& router) {
+    return std::tuple(router.Replicas(now), router.totals(), router.queue_stats());
+  });
   MetricRegistry scrape;
   for (const ReplicaView& view : views) SetReplicaGauges(scrape, view);
   SetTotals(scrape, totals);
+  SetQueue(scrape, queue);
   scrape.GetGauge("kvring_client_connections", "Open client connections.")
       .Set(static_cast<double>(client_connections));
   scrape.GetGauge("kvring_replicas", "Members of the fleet.").Set(static_cast<double>(views.size()));

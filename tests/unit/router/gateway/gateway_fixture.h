@@ -16,8 +16,9 @@ namespace kvring::router {
 
 class GatewayFixture {
  public:
-  explicit GatewayFixture(GatewayOptions options = {}, std::string policy = "round-robin")
-      : guard_(Router::Create({.policy = policy, .seed = 1})), options_(std::move(options)) {}
+  explicit GatewayFixture(GatewayOptions options = {}, std::string policy = "round-robin",
+                          const AdmissionRules& admission = {})
+      : guard_(Router::Create({.policy = policy, .seed = 1, .admission = admission})), options_(std::move(options)) {}
   ~GatewayFixture() {
     if (gateway_) gateway_->Stop(Duration(0));
   }
@@ -51,6 +52,9 @@ class GatewayFixture {
   }
   std::vector<ReplicaView> replicas() {
     return guard_.With([](Router& router) { return router.Replicas(Now()); });
+  }
+  QueueStats queue() {
+    return guard_.With([](Router& router) { return router.queue_stats(); });
   }
   int InFlight() {
     int sum = 0;
