@@ -4,16 +4,22 @@
 
 namespace kvring::kernels {
 
+std::vector<double> RopeFrequencies(int head_dim, double theta) {
+  std::vector<double> frequencies;
+  for (int i = 0; i < head_dim / 2; ++i) frequencies.push_back(std::pow(theta, -2.0 * i / head_dim));
+  return frequencies;
+}
+
 void RopeTable::GrowTo(int64_t positions) {
   if (positions <= positions_) return;
-  values_.resize(static_cast<size_t>(positions * head_dim_));
-  const int half = head_dim_ / 2;
+  values_.resize(static_cast<size_t>(positions * head_dim()));
+  const size_t half = frequencies_.size();
   for (int64_t p = positions_; p < positions; ++p) {
-    float* row = values_.data() + p * head_dim_;
-    for (int i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(p) * std::pow(theta_, -2.0 * i / head_dim_);
-      row[i] = static_cast<float>(std::cos(angle));
-      row[half + i] = static_cast<float>(std::sin(angle));
+    float* row = values_.data() + p * head_dim();
+    for (size_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(p) * frequencies_[i];
+      row[i] = static_cast<float>(magnitude_ * std::cos(angle));
+      row[half + i] = static_cast<float>(magnitude_ * std::sin(angle));
     }
   }
   positions_ = positions;

@@ -78,7 +78,7 @@ CpuExecutor::CpuExecutor(GgufFile file, ModelConfig config, const CpuOptions& op
 }
 
 absl::Status CpuExecutor::LoadWeights(Precision precision) {
-  KVRING_ASSIGN_OR_RETURN(weights_, ModelWeights::Load(file_, config_, precision, threads_));
+  KVRING_ASSIGN_OR_RETURN(weights_, ModelWeights::Load(TensorsOf(file_), config_, precision, threads_));
   transformer_.emplace(Transformer::Resources{&config_, &weights_, &kv_, &threads_, isa_});
   return absl::OkStatus();
 }

@@ -129,6 +129,15 @@ void DequantizeRow(const GgufTensor& tensor, int64_t row, std::span<float> out) 
   const BlockDecoder decode = DecoderOf(tensor.type);
   KVRING_CHECK(decode != nullptr && static_cast<int64_t>(out.size()) == tensor.dims[0]);
   const TensorTypeTraits traits = *TraitsOf(tensor.type);
+  if (tensor.transposed) {
+    KVRING_CHECK(traits.elements == 1);
+    const std::byte* column = tensor.data.data() + row * traits.bytes;
+    for (float& value : out) {
+      decode(column, &value);
+      column += tensor.dims[1] * traits.bytes;
+    }
+    return;
+  }
   const std::byte* in = tensor.data.data() + row * RowBytes(tensor);
   for (size_t i = 0; i < out.size(); i += static_cast<size_t>(traits.elements), in += traits.bytes) {
     decode(in, out.data() + i);

@@ -78,6 +78,8 @@ struct GgufTensor {
   std::vector<int64_t>
       dims;  // 1 to 4, the innermost (contiguous) first: a matrix of n rows of k elements is {k, n}
   std::span<const std::byte> data;
+  /// Never in GGUF: the matrix is stored column by column (GPT-2's in safetensors), F32, F16 or BF16.
+  bool transposed = false;
 
   int64_t dim(size_t i) const { return i < dims.size() ? dims[i] : 1; }
 };

@@ -1,13 +1,15 @@
 #include "replica/model/model_config.h"
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "replica/model/rope_scaling.h"
 
 namespace kvring::replica {
 namespace {
 
-// Larger numbers are no model that could be meant; the bound keeps all later products far inside int64.
-constexpr uint64_t kMaxDimension = 1 << 24;
+constexpr uint64_t kMaxDimension = kMaxModelDimension;
 
 class KeyReader {
  public:
@@ -16,9 +18,9 @@ class KeyReader {
   absl::Status SetPrefix() {
     KVRING_ASSIGN_OR_RETURN(const std::string_view architecture, file_.GetString("general.architecture"));
     prefix_ = std::string(architecture);
-    if (prefix_ != "llama") {
-      return absl::UnimplementedError(
-          absl::StrCat(file_.name(), ": general.architecture \"", prefix_, "\" is not supported (llama is)"));
+    if (prefix_ != "llama" && prefix_ != "qwen2" && prefix_ != "qwen3" && prefix_ != "gpt2") {
+      return absl::UnimplementedError(absl::StrCat(file_.name(), ": general.architecture \"", prefix_,
+                                                   "\" is not supported (llama, qwen2, qwen3 and gpt2 are)"));
     }
     return absl::OkStatus();
   }
@@ -35,6 +37,15 @@ class KeyReader {
   absl::StatusOr<int32_t> DimensionOr(const char* name, int32_t otherwise) const {
     if (!Has(name)) return otherwise;
     return Dimension(name);
+  }
+  absl::StatusOr<double> Number(const char* name) const {
+    KVRING_ASSIGN_OR_RETURN(const double value, file_.GetFloat(Key(name)));
+    if (!(value > 0 && value < 1e12)) return Bad(name, absl::StrCat(value, " is not a positive number"));
+    return value;
+  }
+  absl::StatusOr<double> NumberOr(const char* name, double otherwise) const {
+    if (!Has(name)) return otherwise;
+    return Number(name);
   }
   absl::Status Bad(const char* name, const std::string& what) const {
     return absl::InvalidArgumentError(absl::StrCat(file_.name(), ": \"", Key(name), "\": ", what));
@@ -65,24 +76,64 @@ absl::Status ReadHeads(const KeyReader& keys, ModelConfig& config) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<RopeScaling> ReadScaling(const GgufFile& file, const KeyReader& keys,
+                                        const ModelConfig& config) {
+  RopeScaling scaling;
+  if (!keys.Has("rope.scaling.type")) return scaling;
+  KVRING_ASSIGN_OR_RETURN(const std::string_view type, file.GetString(keys.Key("rope.scaling.type")));
+  if (type == "none") return scaling;
+  if (type != "linear" && type != "yarn") {
+    return absl::UnimplementedError(
+        absl::StrCat(file.name(), ": rope scaling \"", std::string(type), "\" is not supported"));
+  }
+  scaling.kind = type == "linear" ? RopeScalingKind::kLinear : RopeScalingKind::kYarn;
+  KVRING_ASSIGN_OR_RETURN(scaling.factor, keys.Number("rope.scaling.factor"));
+  KVRING_ASSIGN_OR_RETURN(scaling.original_context,
+                          keys.NumberOr("rope.scaling.original_context_length", config.context_length));
+  return scaling;
+}
+
+// Divisors of the frequencies: what Llama 3.1 files hold in place of their scaling's parameters.
+absl::Status DivideFrequencies(const GgufFile& file, ModelConfig& config) {
+  const GgufTensor* divisors = file.FindTensor("rope_freqs.weight");
+  if (divisors == nullptr) return absl::OkStatus();
+  std::vector<float> values(config.rope_frequencies.size());
+  if (divisors->type != TensorType::kF32 || divisors->data.size() != values.size() * 4) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.name(), ": tensor \"rope_freqs.weight\" is not ", values.size(), " x f32"));
+  }
+  std::memcpy(values.data(), divisors->data.data(), divisors->data.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!(values[i] > 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.name(), ": tensor \"rope_freqs.weight\": element ", i, " is not positive"));
+    }
+    config.rope_frequencies[i] /= values[i];
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadRope(const GgufFile& file, const KeyReader& keys, ModelConfig& config) {
+  if (config.architecture != "llama") config.rope_pairs = kernels::RopePairs::kHalves;
   KVRING_ASSIGN_OR_RETURN(const int32_t turned, keys.DimensionOr("rope.dimension_count", config.head_dim));
   if (turned != config.head_dim) return keys.Bad("rope.dimension_count", "differs from the head's dimension");
-  if (keys.Has("rope.freq_base")) {
-    KVRING_ASSIGN_OR_RETURN(config.rope_theta, file.GetFloat(keys.Key("rope.freq_base")));
-    if (!(config.rope_theta >= 1.0)) return keys.Bad("rope.freq_base", "is below 1");
-  }
-  if (keys.Has("rope.scaling.type")) {
-    KVRING_ASSIGN_OR_RETURN(const std::string_view scaling, file.GetString(keys.Key("rope.scaling.type")));
-    if (scaling != "none") {
-      return absl::UnimplementedError(
-          absl::StrCat(file.name(), ": rope scaling \"", std::string(scaling), "\" is not supported"));
-    }
-  }
-  if (file.FindTensor("rope_freqs.weight") != nullptr) {
-    return absl::UnimplementedError(
-        absl::StrCat(file.name(), ": rope_freqs.weight (scaled RoPE) is not supported"));
-  }
+  KVRING_ASSIGN_OR_RETURN(config.rope_theta, keys.NumberOr("rope.freq_base", config.rope_theta));
+  if (config.rope_theta < 1) return keys.Bad("rope.freq_base", "is below 1");
+  KVRING_ASSIGN_OR_RETURN(const RopeScaling scaling, ReadScaling(file, keys, config));
+  config.rope_frequencies = ScaledFrequencies(scaling, config.head_dim, config.rope_theta);
+  config.rope_magnitude = RopeMagnitude(scaling);
+  return DivideFrequencies(file, config);
+}
+
+absl::Status ReadFamily(const GgufFile& file, const KeyReader& keys, ModelConfig& config) {
+  const bool gpt2 = config.architecture == "gpt2";
+  const char* epsilon = gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+  KVRING_ASSIGN_OR_RETURN(const double value, file.GetFloat(keys.Key(epsilon)));
+  config.norm_epsilon = static_cast<float>(value);
+  if (!gpt2) return ReadRope(file, keys, config);
+  config.norm = NormKind::kLayer;
+  config.positions = PositionKind::kLearned;
+  config.feed_forward = FeedForwardKind::kGelu;
   return absl::OkStatus();
 }
 
@@ -102,12 +153,10 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file) {
   KVRING_ASSIGN_OR_RETURN(config.ffn_width, keys.Dimension("feed_forward_length"));
   KVRING_ASSIGN_OR_RETURN(config.context_length, keys.Dimension("context_length"));
   KVRING_RETURN_IF_ERROR(ReadHeads(keys, config));
-  KVRING_ASSIGN_OR_RETURN(const double epsilon, file.GetFloat(keys.Key("attention.layer_norm_rms_epsilon")));
-  config.norm_epsilon = static_cast<float>(epsilon);
   if (keys.Has("attention.sliding_window")) {
     KVRING_ASSIGN_OR_RETURN(config.window, keys.Dimension("attention.sliding_window"));
   }
-  KVRING_RETURN_IF_ERROR(ReadRope(file, keys, config));
+  KVRING_RETURN_IF_ERROR(ReadFamily(file, keys, config));
   const GgufTensor* embedding = file.FindTensor("token_embd.weight");
   if (embedding == nullptr)
     return absl::NotFoundError(absl::StrCat(file.name(), ": tensor \"token_embd.weight\" is missing"));

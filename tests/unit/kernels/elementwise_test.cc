@@ -1,9 +1,12 @@
-// RMSNorm, SwiGLU, RoPE and activation blocks: every instruction set against the formula in double.
+// RMSNorm, LayerNorm, SwiGLU, GELU, RoPE and activation blocks: every instruction set against the formula in
+// double.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "kernels/activations.h"
+#include "kernels/gelu.h"
+#include "kernels/layer_norm.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/swiglu.h"
@@ -45,6 +48,42 @@ TEST_P(ElementwiseTest, SwiGlu_MatchesTheFormulaEvenFarOut) {
   }
 }
 
+TEST_P(ElementwiseTest, LayerNorm_MatchesTheFormulaWithAndWithoutBias) {
+  Random random(6);
+  for (const int64_t n : {2, 15, 16, 768, 769}) {
+    std::vector<float> x = RandomFloats(random, static_cast<size_t>(n), 3);
+    for (float& v : x) v += 2;
+    const std::vector<float> weight = RandomFloats(random, static_cast<size_t>(n));
+    const std::vector<float> bias = RandomFloats(random, static_cast<size_t>(n));
+    double mean = 0;
+    for (const float v : x) mean += v / static_cast<double>(n);
+    double variance = 0;
+    for (const float v : x) variance += (v - mean) * (v - mean) / static_cast<double>(n);
+    for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
+      std::vector<float> y(static_cast<size_t>(n));
+      LayerNorm(GetParam(), x.data(), n, {weight.data(), b, 1e-5F}, y.data());
+      for (size_t i = 0; i < y.size(); ++i) {
+        const double added = b != nullptr ? b[i] : 0;
+        const double expected = (x[i] - mean) / std::sqrt(variance + 1e-5) * weight[i] + added;
+        ASSERT_NEAR(y[i], expected, 5e-6) << n << " " << i;
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, Gelu_MatchesTheTanhFormEvenFarOut) {
+  Random random(7);
+  std::vector<float> x = RandomFloats(random, 1536, 4);
+  for (int i = 0; i < 64; ++i) x[static_cast<size_t>(i)] = static_cast<float>(i - 32);
+  std::vector<float> y(1536);
+  Gelu(GetParam(), x.data(), 1536, y.data());
+  for (size_t i = 0; i < y.size(); ++i) {
+    const double v = x[i];
+    const double expected = 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+    ASSERT_NEAR(y[i], expected, 1e-6 + 2e-6 * std::fabs(expected)) << v;
+  }
+}
+
 TEST_P(ElementwiseTest, QuantizeRow_EqualsThePlainBlocks) {
   Random random(3);
   std::vector<float> x = RandomFloats(random, 320, 2);
@@ -67,7 +106,7 @@ TEST_P(ElementwiseTest, QuantizeRow_EqualsThePlainBlocks) {
 
 TEST(RopeTest, BothPairings_TurnByPositionTimesFrequency) {
   constexpr int kDim = 8;
-  RopeTable table(kDim, 10000.0);
+  RopeTable table(RopeFrequencies(kDim, 10000.0));
   table.GrowTo(3);
   table.GrowTo(50);
   Random random(4);
@@ -85,6 +124,14 @@ TEST(RopeTest, BothPairings_TurnByPositionTimesFrequency) {
       }
     }
   }
+}
+
+TEST(RopeTest, Magnitude_ScalesTheTurnedValues) {
+  RopeTable plain({0.5, 0.25});
+  RopeTable louder({0.5, 0.25}, 1.5);
+  plain.GrowTo(9);
+  louder.GrowTo(9);
+  for (int i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(louder.row(8)[i], 1.5F * plain.row(8)[i]);
 }
 
 }  // namespace
