@@ -3,8 +3,14 @@
 #include <algorithm>
 
 #include "router/policy/cache_aware.h"
+#include "router/policy/dynamo_like.h"
+#include "router/policy/kubeai_chwbl.h"
 #include "router/policy/least_load.h"
+#include "router/policy/llmd_like.h"
+#include "router/policy/llmd_sticky.h"
+#include "router/policy/lmetric.h"
 #include "router/policy/ring_policies.h"
+#include "router/policy/sglang_like.h"
 #include "router/policy/simple.h"
 
 namespace kvring::router {
@@ -56,8 +62,9 @@ bool PickInput::IsEligible(uint32_t slot) const {
 }
 
 std::vector<std::string> PolicyNames() {
-  return {"cache-aware",          "round-robin",  "random",       "least-requests",
-          "least-prefill-tokens", "power-of-two", "session-ring", "prefix-ring"};
+  return {"cache-aware",  "round-robin",  "random",      "least-requests", "least-prefill-tokens",
+          "power-of-two", "session-ring", "prefix-ring", "sglang-like",    "llmd-like",
+          "llmd-sticky",  "dynamo-like",  "lmetric",     "kubeai-chwbl"};
 }
 
 std::unique_ptr<Policy> MakePolicy(std::string_view name) {
@@ -69,6 +76,12 @@ std::unique_ptr<Policy> MakePolicy(std::string_view name) {
   if (name == "power-of-two") return std::make_unique<PowerOfTwo>();
   if (name == "session-ring") return std::make_unique<SessionRing>();
   if (name == "prefix-ring") return std::make_unique<PrefixRing>();
+  if (name == "sglang-like") return std::make_unique<SglangLike>();
+  if (name == "llmd-like") return std::make_unique<LlmdLike>();
+  if (name == "llmd-sticky") return std::make_unique<LlmdSticky>();
+  if (name == "dynamo-like") return std::make_unique<DynamoLike>();
+  if (name == "lmetric") return std::make_unique<Lmetric>();
+  if (name == "kubeai-chwbl") return std::make_unique<KubeaiChwbl>();
   return nullptr;
 }
 
