@@ -1,17 +1,15 @@
 #include "router/gateway/grpc_generate.h"
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/log.h"
 #include "router/gateway/forward_head.h"
 #include "router/gateway/gateway.h"
 #include "router/gateway/grpc_answer.h"
-#include "router/gateway/grpc_request.h"
+#include "router/gateway/grpc_generate_call.h"
 
 namespace kvring::router {
 namespace {
@@ -24,102 +22,7 @@ uint32_t TimeLeftMs(const grpc::CallbackServerContext& context) {
   return left == INT32_MAX ? 0 : static_cast<uint32_t>(std::max(left, 1));
 }
 
-// The call's own object lives until its last attempt has let go; the reactor only as long as gRPC wants it.
-class GenerateCall;
-
-class Reactor final : public grpc::ServerWriteReactor<v1::GenerateResponse> {
- public:
-  Reactor(GrpcFrontShared& shared, grpc::CallbackServerContext& context, const v1::GenerateRequest& request);
-  void OnWriteDone(bool ok) override;
-  void OnCancel() override;
-  void OnDone() override;
-
- private:
-  const std::shared_ptr<GenerateCall> call_;
-};
-
-class GenerateCall final : public std::enable_shared_from_this<GenerateCall> {
- public:
-  GenerateCall(GrpcFrontShared& shared, grpc::CallbackServerContext& context,
-               const v1::GenerateRequest& message)
-      : shared_(shared),
-        id_(shared.NextId()),
-        name_(IsUsableRequestName(message.request_id()) ? message.request_id() : shared.NameOf(id_)),
-        started_(Now()),
-        context_(&context),
-        message_(&message) {}
-
-  void Begin(Reactor* reactor);
-  void OnEvent(int attempt, v1::GenerateResponse event);
-  void OnBroken(int attempt, std::string_view what, bool any_delta);
-  void OnWritten(bool ok);
-  void OnCancel();
-  void Detach();
-
- private:
-  class Sink;
-
-  bool Route() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Refuse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void StartAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status StartAtReplica() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CancelAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool TryElsewhere(OutcomeClass outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AttemptFailed(const openai::ApiError& error, OutcomeClass outcome)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TakeDelta(const v1::Delta& delta) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TakeUsage(v1::Usage& usage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Complete(OutcomeClass outcome, const std::optional<UsageReport>& usage = std::nullopt)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Send(v1::GenerateResponse event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Finish(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AddDecision() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
-  GrpcFrontShared& shared_;
-  const RequestId id_;
-  const std::string name_;
-  const Instant started_;
-
-  absl::Mutex mutex_;
-  // gRPC's; null once the call is over.
-  Reactor* reactor_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  grpc::CallbackServerContext* context_ ABSL_GUARDED_BY(mutex_);
-  const v1::GenerateRequest* message_ ABSL_GUARDED_BY(mutex_);
-
-  GrpcRequest request_ ABSL_GUARDED_BY(mutex_);
-  std::string model_ ABSL_GUARDED_BY(mutex_);
-  PromptKey prompt_ ABSL_GUARDED_BY(mutex_);
-  bool owes_completion_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<ReplicaId> excluded_ ABSL_GUARDED_BY(mutex_);
-  Decision decision_ ABSL_GUARDED_BY(mutex_);
-  std::string replica_name_ ABSL_GUARDED_BY(mutex_);
-  int attempt_ ABSL_GUARDED_BY(mutex_) = 0;                    // events of others are late
-  std::shared_ptr<GrpcReplica> grpc_ ABSL_GUARDED_BY(mutex_);  // of this attempt; null: over HTTP
-  std::optional<uint64_t> running_ ABSL_GUARDED_BY(mutex_);
-  bool any_delta_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string generated_ ABSL_GUARDED_BY(mutex_);  // of choice 0: text, or ids as bytes
-
-  // Bounded by the length of the answer: the client's flow control holds writes back.
-  std::deque<v1::GenerateResponse> outgoing_ ABSL_GUARDED_BY(mutex_);
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool metadata_added_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<grpc::Status> status_ ABSL_GUARDED_BY(mutex_);
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-};
-
-class GenerateCall::Sink final : public ExchangeSink {
- public:
-  Sink(std::shared_ptr<GenerateCall> call, int attempt) : call_(std::move(call)), attempt_(attempt) {}
-  void OnEvent(v1::GenerateResponse event) override { call_->OnEvent(attempt_, std::move(event)); }
-  void OnBroken(std::string_view what, bool any_delta) override {
-    call_->OnBroken(attempt_, what, any_delta);
-  }
-
- private:
-  const std::shared_ptr<GenerateCall> call_;  // shared with the reactor, which may end first
-  const int attempt_;
-};
+}  // namespace
 
 // ---- routing ----
 
@@ -129,8 +32,8 @@ void GenerateCall::Begin(Reactor* reactor) {
   if (const auto error = ReadGrpcRequest(*message_, request_)) return Finish(StatusOf(*error));
   model_ = shared_.ResolveModel(request_.model);
   if (request_.has_prompt()) prompt_ = request_.KeyFor(model_);
-  if (!Route()) return Refuse();
-  StartAttempt();
+  Route();
+  Proceed();
 }
 
 bool GenerateCall::Route() {
@@ -139,21 +42,43 @@ bool GenerateCall::Route() {
                    .model = model_,
                    .prompt = request_.has_prompt() ? &prompt_ : nullptr,
                    .max_output_tokens = request_.max_output_tokens,
-                   .excluded = excluded_};
+                   .excluded = excluded_,
+                   .priority = message_->priority(),
+                   .listener = this};
   if (!request_.session.empty()) {
     view.session = SessionKeyOf(request_.session);
     view.session_source = SessionSource::kGrpcField;
   }
   owes_completion_ = true;
   const Instant now = attempt_ == 0 ? started_ : Now();
+  if (const uint32_t left = TimeLeftMs(*context_)) view.deadline = now + std::chrono::milliseconds(left);
   Decision decision = shared_.guard.With([&](Router& router) {
     Decision made = router.OnRequest(view, now);
     if (made.replica) router.OnDispatch(id_, now);
     return made;
   });
-  if (!decision.replica && attempt_ > 0) return false;  // what is told is the last attempt's
-  decision_ = std::move(decision);
-  return decision_.replica.has_value();
+  const bool goes_on = decision.replica || decision.queued;
+  if (goes_on || attempt_ == 0) decision_ = std::move(decision);  // else what is told is the last attempt's
+  return goes_on;
+}
+
+void GenerateCall::Proceed() {
+  if (decision_.queued) return;
+  if (!decision_.replica) return Refuse();
+  StartAttempt();
+}
+
+// The core's lock is held, and calls take it under their own: the rest is done elsewhere.
+void GenerateCall::OnReleased(RequestId, const Decision& decision) {
+  shared_.bridge.Post([call = shared_from_this(), decision] { call->GoOn(decision); });
+}
+
+// A call that ended meanwhile is completed already: its place was given back by that.
+void GenerateCall::GoOn(const Decision& decision) {
+  absl::MutexLock lock(&mutex_);
+  if (!owes_completion_ || reactor_ == nullptr) return;
+  decision_ = decision;
+  Proceed();
 }
 
 void GenerateCall::Refuse() {
@@ -171,7 +96,7 @@ void GenerateCall::Refuse() {
 }
 
 void GenerateCall::StartAttempt() {
-  ++attempt_;
+  if (++attempt_ > 1) shared_.retries.Add();
   const absl::Status started = StartAtReplica();
   if (started.ok()) return;
   const std::string why(started.message());
@@ -284,7 +209,7 @@ void GenerateCall::OnBroken(int attempt, std::string_view what, bool any_delta) 
 // Busy and failing replicas are left for others, as long as the client has had no delta. The client's own
 // errors end the call.
 void GenerateCall::AttemptFailed(const openai::ApiError& error, OutcomeClass outcome) {
-  if (outcome != OutcomeClass::kClientError && !any_delta_ && TryElsewhere(outcome)) return StartAttempt();
+  if (outcome != OutcomeClass::kClientError && !any_delta_ && TryElsewhere(outcome)) return Proceed();
   Complete(any_delta_ && outcome != OutcomeClass::kClientError ? OutcomeClass::kStreamError : outcome);
   Finish(StatusOf(error));
 }
@@ -294,9 +219,7 @@ bool GenerateCall::TryElsewhere(OutcomeClass outcome) {
   shared_.guard.With([&](Router& router) { router.OnAttemptFailed(id_, {.outcome = outcome}, Now()); });
   excluded_.push_back(*decision_.replica);
   std::erase_if(outgoing_, [](const v1::GenerateResponse& event) { return event.has_admitted(); });
-  if (!Route()) return false;
-  shared_.retries.Add();
-  return true;
+  return Route();
 }
 
 void GenerateCall::Complete(OutcomeClass outcome, const std::optional<UsageReport>& usage) {
@@ -385,8 +308,6 @@ void Reactor::OnDone() {
   call_->Detach();
   delete this;
 }
-
-}  // namespace
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(GrpcFrontShared& shared,
                                                               grpc::CallbackServerContext& context,

@@ -59,6 +59,7 @@ class HttpBridge::Impl {
       relays_.erase(it);
     });
   }
+  void Post(std::function<void()> task) { loop_.Post(std::move(task)); }
 
  private:
   // One request on the loop. Shared by the table and by the task that brings it there.
@@ -165,5 +166,6 @@ uint64_t HttpBridge::Start(BridgedRequest request, std::shared_ptr<ExchangeSink>
   return impl_->Start(std::move(request), std::move(sink));
 }
 void HttpBridge::Cancel(uint64_t id) { impl_->Cancel(id); }
+void HttpBridge::Post(std::function<void()> task) { impl_->Post(std::move(task)); }
 
 }  // namespace kvring::router

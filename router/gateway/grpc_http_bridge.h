@@ -5,6 +5,7 @@
 // tell.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -30,6 +31,8 @@ class HttpBridge {
   /// The id is for Cancel, after which an event under way may still arrive.
   uint64_t Start(BridgedRequest request, std::shared_ptr<ExchangeSink> sink);
   void Cancel(uint64_t id);
+  /// Runs on the loop, never inside the call; dropped when the bridge ends.
+  void Post(std::function<void()> task);
 
  private:
   class Impl;

@@ -24,8 +24,8 @@ constexpr int kThreads = 64;
 // One thread's random life: requests begin, end, abort; members come and go; events and ticks arrive.
 class Worker {
  public:
-  Worker(RouterGuard& guard, std::atomic<uint64_t>& next_id, uint64_t seed)
-      : guard_(guard), next_id_(next_id), random_(seed) {}
+  Worker(RouterGuard& guard, std::atomic<uint64_t>& next_id, uint64_t seed, uint64_t replicas)
+      : guard_(guard), next_id_(next_id), random_(seed), replicas_(replicas) {}
 
   void Run() {
     for (int i = 0; i < kOperations; ++i) Step();
@@ -38,7 +38,7 @@ class Worker {
     if (kind < 90) return Request();
     const Instant now = Now();
     guard_.With([&](Router& router) {
-      const std::string url = absl::StrCat("http://10.0.0.", random_.Below(12), ":80");
+      const std::string url = absl::StrCat("http://10.0.0.", random_.Below(replicas_), ":80");
       if (kind < 94) {
         const ReplicaId id = router.AddReplica({.url = url, .kv_tokens = 4096}, now);
         router.OnProbe(id, true, now);
@@ -72,16 +72,25 @@ class Worker {
   RouterGuard& guard_;
   std::atomic<uint64_t>& next_id_;
   Random random_;
+  const uint64_t replicas_;
   uint64_t requests_ = 0;
 };
 
-TEST(RouterGuard, POL18_ManyThreads_NoRace_AllGaugesReturnToZero) {
-  RouterGuard guard(Router::Create({.policy = "cache-aware", .seed = 1, .index_bytes = 1 << 20}));
+// With a bound of one request a replica, ends of waiting race with releases: who is released is not told
+// here, so it ends once, whatever it was at that moment.
+class GuardUnder : public testing::TestWithParam<int> {};
+
+TEST_P(GuardUnder, POL18_ManyThreads_NoRace_AllGaugesReturnToZero) {
+  RouterGuard guard(Router::Create(
+      {.policy = "cache-aware",
+       .seed = 1,
+       .admission = {.max_in_flight_per_replica = GetParam(), .queue_length = GetParam() > 0 ? size_t{8} : 0},
+       .index_bytes = 1 << 20}));
   std::atomic<uint64_t> next_id{1};
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<std::thread> threads;
   for (uint64_t i = 0; i < kThreads; ++i) {
-    workers.push_back(std::make_unique<Worker>(guard, next_id, i));
+    workers.push_back(std::make_unique<Worker>(guard, next_id, i, GetParam() > 0 ? 1 : 12));
     threads.emplace_back([&worker = *workers.back()] { worker.Run(); });
   }
   uint64_t requests = 0;
@@ -100,8 +109,13 @@ TEST(RouterGuard, POL18_ManyThreads_NoRace_AllGaugesReturnToZero) {
       EXPECT_EQ(view.pending_prefill_tokens, 0) << view.url;
       EXPECT_LE(view.indexed_tokens, 4096) << view.url;
     }
+    EXPECT_EQ(router.queue_stats().waiting, 0u);
+    EXPECT_EQ(router.queue_stats().served > 0, GetParam() > 0);
+    EXPECT_EQ(router.queue_stats().cancelled > 0, GetParam() > 0);
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Bounds, GuardUnder, testing::Values(0, 1));
 
 }  // namespace
 }  // namespace kvring::router
