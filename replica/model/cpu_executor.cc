@@ -53,21 +53,30 @@ absl::Status CheckOptions(const ModelConfig& config, const CpuOptions& options) 
 
 absl::StatusOr<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const std::string& path,
                                                                const CpuOptions& options) {
-  KVRING_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
-  return Load(std::move(file), options);
+  KVRING_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(path));
+  return Load(std::move(source), options);
 }
 
 absl::StatusOr<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(GgufFile file, const CpuOptions& options) {
-  KVRING_ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig(file));
+  KVRING_ASSIGN_OR_RETURN(ModelSource source, ModelSource::FromGguf(std::move(file)));
+  return Load(std::move(source), options);
+}
+
+absl::StatusOr<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(ModelSource source,
+                                                               const CpuOptions& options) {
+  ModelConfig config = source.config();
   KVRING_RETURN_IF_ERROR(CheckOptions(config, options));
-  if (options.window.has_value()) config.window = *options.window;
-  std::unique_ptr<CpuExecutor> executor(new CpuExecutor(std::move(file), std::move(config), options));
+  if (options.window.has_value()) {
+    config.window = *options.window;
+    config.layer_windows.clear();
+  }
+  std::unique_ptr<CpuExecutor> executor(new CpuExecutor(std::move(source), std::move(config), options));
   KVRING_RETURN_IF_ERROR(executor->LoadWeights(options.precision));
   return executor;
 }
 
-CpuExecutor::CpuExecutor(GgufFile file, ModelConfig config, const CpuOptions& options)
-    : file_(std::move(file)),
+CpuExecutor::CpuExecutor(ModelSource source, ModelConfig config, const CpuOptions& options)
+    : source_(std::move(source)),
       config_(std::move(config)),
       threads_(options.threads),
       kv_(ShapeOf(config_, options)),
@@ -78,7 +87,7 @@ CpuExecutor::CpuExecutor(GgufFile file, ModelConfig config, const CpuOptions& op
 }
 
 absl::Status CpuExecutor::LoadWeights(Precision precision) {
-  KVRING_ASSIGN_OR_RETURN(weights_, ModelWeights::Load(TensorsOf(file_), config_, precision, threads_));
+  KVRING_ASSIGN_OR_RETURN(weights_, ModelWeights::Load(source_.tensors(), config_, precision, threads_));
   transformer_.emplace(Transformer::Resources{&config_, &weights_, &kv_, &threads_, isa_});
   return absl::OkStatus();
 }

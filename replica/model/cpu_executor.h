@@ -1,4 +1,4 @@
-// CpuExecutor: runs a GGUF model of a llama-shaped family on the CPU: weights packed once, both attention and
+// CpuExecutor: runs a model on the CPU: weights packed once, both attention and
 // matmuls on a pool of threads, keys and values in a pool of blocks. kFp32 is exact (weights and KV in f32).
 // kFast keeps the file's 4- and 8-bit weights, quantises activations to int8 blocks of 32 and holds KV in
 // bf16; it gives the exact path's greedy token wherever the exact margin between the best two logits exceeds
@@ -19,6 +19,7 @@
 #include "replica/engine/executor.h"
 #include "replica/model/gguf.h"
 #include "replica/model/model_config.h"
+#include "replica/model/model_source.h"
 #include "replica/model/model_weights.h"
 #include "replica/model/transformer.h"
 
@@ -37,7 +38,7 @@ struct CpuOptions {
 
 class CpuExecutor : public Executor {
  public:
-  /// Opens, checks and packs the model.
+  /// Opens, checks and packs the model: a .gguf file, or a directory with config.json and *.safetensors.
   static absl::StatusOr<std::unique_ptr<CpuExecutor>> Load(const std::string& path,
                                                            const CpuOptions& options);
   static absl::StatusOr<std::unique_ptr<CpuExecutor>> Load(GgufFile file, const CpuOptions& options);
@@ -46,14 +47,13 @@ class CpuExecutor : public Executor {
   absl::Status Execute(const Batch& batch, StepOutput& output) override;
 
   const ModelConfig& config() const { return config_; }
-  /// The file, for the tokenizer's keys.
-  const GgufFile& file() const { return file_; }
 
  private:
-  CpuExecutor(GgufFile file, ModelConfig config, const CpuOptions& options);
+  static absl::StatusOr<std::unique_ptr<CpuExecutor>> Load(ModelSource source, const CpuOptions& options);
+  CpuExecutor(ModelSource source, ModelConfig config, const CpuOptions& options);
   absl::Status LoadWeights(Precision precision);
 
-  GgufFile file_;
+  ModelSource source_;
   ModelConfig config_;
   ExecutorLimits limits_;
   kernels::ThreadPool threads_;

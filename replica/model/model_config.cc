@@ -89,7 +89,7 @@ absl::StatusOr<RopeScaling> ReadScaling(const GgufFile& file, const KeyReader& k
   scaling.kind = type == "linear" ? RopeScalingKind::kLinear : RopeScalingKind::kYarn;
   KVRING_ASSIGN_OR_RETURN(scaling.factor, keys.Number("rope.scaling.factor"));
   KVRING_ASSIGN_OR_RETURN(scaling.original_context,
-                          keys.NumberOr("rope.scaling.original_context_length", config.context_length));
+                          keys.DimensionOr("rope.scaling.original_context_length", config.context_length));
   return scaling;
 }
 

@@ -52,7 +52,9 @@ class Loader {
     KVRING_ASSIGN_OR_RETURN(const GgufTensor* embedding,
                             Find("token_embd.weight", config_.vocab_size, width));
     weights.embedding = *embedding;
-    if (config_.positions == PositionKind::kLearned) KVRING_RETURN_IF_ERROR(Positions(weights.positions));
+    if (config_.positions == PositionKind::kLearned) {
+      KVRING_RETURN_IF_ERROR(Positions(weights.positions));
+    }
     KVRING_RETURN_IF_ERROR(Norm("output_norm", weights.output_norm));
     const char* head = Has("output.weight") ? "output.weight" : "token_embd.weight";
     KVRING_RETURN_IF_ERROR(Matrix(head, {config_.vocab_size, width}, weights.output));

@@ -1,0 +1,82 @@
+#include "replica/model/model_source.h"
+
+#include <boost/json.hpp>
+#include <filesystem>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "common/runtime/files.h"
+#include "common/status_macros.h"
+#include "replica/model/hf_config.h"
+#include "replica/model/hf_tensors.h"
+
+namespace kvring::replica {
+namespace {
+
+constexpr size_t kMaxConfigBytes = 1 << 20;
+constexpr size_t kMaxIndexBytes = 64 << 20;
+constexpr size_t kMaxShards = 4096;
+
+// The files that an index names, each once.
+absl::StatusOr<std::set<std::string>> ShardsOf(const std::string& index) {
+  KVRING_ASSIGN_OR_RETURN(const std::string text, ReadFile(index, kMaxIndexBytes));
+  boost::system::error_code error;
+  const boost::json::value root = boost::json::parse(text, error);
+  const auto* object = error ? nullptr : root.if_object();
+  const auto* map = object != nullptr ? object->if_contains("weight_map") : nullptr;
+  if (map == nullptr || !map->is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(index, ": \"weight_map\" is no object"));
+  }
+  std::set<std::string> shards;
+  for (const auto& [tensor, file] : map->get_object()) {
+    const std::string name = file.is_string() ? std::string(file.get_string().c_str()) : "";
+    if (name.empty() || name.find('/') != std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(index, ": tensor \"",
+                                                     std::string(tensor.data(), tensor.size()),
+                                                     "\": its file is no name in this folder"));
+    }
+    shards.insert(name);
+    if (shards.size() > kMaxShards)
+      return absl::InvalidArgumentError(absl::StrCat(index, ": too many files"));
+  }
+  return shards;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSource> ModelSource::Open(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return OpenDirectory(path);
+  KVRING_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(path));
+  return FromGguf(std::move(file));
+}
+
+absl::StatusOr<ModelSource> ModelSource::FromGguf(GgufFile file) {
+  ModelSource source;
+  KVRING_ASSIGN_OR_RETURN(source.config_, ReadModelConfig(file));
+  source.tensors_ = TensorsOf(file);
+  source.gguf_ = std::move(file);
+  return source;
+}
+
+absl::StatusOr<ModelSource> ModelSource::OpenDirectory(const std::string& path) {
+  const std::string config_path = path + "/config.json";
+  KVRING_ASSIGN_OR_RETURN(const std::string text, ReadFile(config_path, kMaxConfigBytes));
+  KVRING_ASSIGN_OR_RETURN(HfConfig config, ParseHfConfig(text, config_path));
+  std::set<std::string> names = {"model.safetensors"};
+  const std::string index = path + "/model.safetensors.index.json";
+  std::error_code error;
+  if (std::filesystem::exists(index, error)) {
+    KVRING_ASSIGN_OR_RETURN(names, ShardsOf(index));
+  }
+  ModelSource source;
+  for (const std::string& name : names) {
+    KVRING_ASSIGN_OR_RETURN(SafetensorsFile shard, SafetensorsFile::Open(absl::StrCat(path, "/", name)));
+    source.shards_.push_back(std::move(shard));
+  }
+  KVRING_ASSIGN_OR_RETURN(source.tensors_, MapHfTensors(source.shards_, config, path));
+  source.config_ = std::move(config.model);
+  return source;
+}
+
+}  // namespace kvring::replica
