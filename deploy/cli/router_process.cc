@@ -48,8 +48,11 @@ RouterConfig CoreConfig(const v1::RouterConfig& config) {
   core.health.eject_after = static_cast<int>(Or(config.health().eject_after(), 5u));
   core.health.eject_time = Millis(config.health().eject_ms(), 10'000);
   const v1::Limits& limits = config.limits();
-  core.admission.max_in_flight_per_replica = static_cast<int32_t>(std::min(limits.max_in_flight_per_replica(), uint32_t{INT32_MAX}));
-  core.admission.queue_length = limits.has_queue_length() ? limits.queue_length() : limits.max_in_flight_per_replica() > 0 ? 1024 : 0;
+  core.admission.max_in_flight_per_replica =
+      static_cast<int32_t>(std::min(limits.max_in_flight_per_replica(), uint32_t{INT32_MAX}));
+  core.admission.queue_length = limits.has_queue_length()                ? limits.queue_length()
+                                : limits.max_in_flight_per_replica() > 0 ? 1024
+                                                                         : 0;
   core.admission.queue_timeout = Millis(limits.queue_timeout_ms(), 30'000);
   return core;
 }

@@ -18,7 +18,8 @@ class GatewayFixture {
  public:
   explicit GatewayFixture(GatewayOptions options = {}, std::string policy = "round-robin",
                           const AdmissionRules& admission = {})
-      : guard_(Router::Create({.policy = policy, .seed = 1, .admission = admission})), options_(std::move(options)) {}
+      : guard_(Router::Create({.policy = policy, .seed = 1, .admission = admission})),
+        options_(std::move(options)) {}
   ~GatewayFixture() {
     if (gateway_) gateway_->Stop(Duration(0));
   }
