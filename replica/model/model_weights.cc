@@ -58,6 +58,11 @@ class Loader {
     KVRING_RETURN_IF_ERROR(Norm("output_norm", weights.output_norm));
     const char* head = Has("output.weight") ? "output.weight" : "token_embd.weight";
     KVRING_RETURN_IF_ERROR(Matrix(head, {config_.vocab_size, width}, weights.output));
+    // Each layer has several tensors, so memory stays in proportion to the file.
+    if (static_cast<size_t>(config_.layers) > tensors_.by_name.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(tensors_.file, ": ", config_.layers, " layers are more than the tensors"));
+    }
     weights.layers.resize(static_cast<size_t>(config_.layers));
     for (int32_t i = 0; i < config_.layers; ++i) {
       KVRING_RETURN_IF_ERROR(PlanLayer(absl::StrCat("blk.", i, "."), weights.layers[static_cast<size_t>(i)]));

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <numbers>
+#include <set>
 
 #include "replica/model/dequantize.h"
 #include "replica/model/hf_tensors.h"
@@ -240,6 +242,51 @@ TEST(FamiliesTest, Gguf_TensorOfNoKnownPart_IsRefusedByName) {
   const auto executor = CpuExecutor::Load(*GgufFile::Parse(w.bytes(), "f.gguf"), {});
   EXPECT_EQ(executor.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(executor.status().message()), HasSubstr("f.gguf: tensor \"blk.1."));
+}
+
+// Writes some tensors of a family as a safetensors file.
+void WriteShard(const SafetensorsFile& from, const std::set<std::string>& names, const std::string& path) {
+  boost::json::object header;
+  std::string data;
+  for (const std::string& name : names) {
+    const SafetensorsTensor& tensor = from.tensors().at(name);
+    const size_t begin = data.size();
+    data.append(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size());
+    header[name] = {{"dtype", tensor.dtype},
+                    {"shape", boost::json::value_from(tensor.shape)},
+                    {"data_offsets", {begin, data.size()}}};
+  }
+  const std::string text = boost::json::serialize(header);
+  const uint64_t length = text.size();
+  std::ofstream out(path, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(&length), 8) << text << data;
+}
+
+TEST(FamiliesTest, ShardedSafetensors_LoadByTheIndex_MissingShardIsNamed) {
+  const std::string folder = testing::TempDir() + "/kvring_sharded";
+  std::filesystem::create_directories(folder);
+  const auto whole = SafetensorsFile::Open(FolderOf("qwen2") + "/model.safetensors");
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  std::set<std::string> names[2];
+  boost::json::object map;
+  for (const auto& [name, tensor] : whole->tensors()) {
+    const size_t shard = map.size() % 2;
+    names[shard].insert(name);
+    map[name] = "part-" + std::to_string(shard) + ".safetensors";
+  }
+  for (int i = 0; i < 2; ++i)
+    WriteShard(*whole, names[i], folder + "/part-" + std::to_string(i) + ".safetensors");
+  std::ofstream(folder + "/model.safetensors.index.json") << boost::json::object{{"weight_map", map}};
+  std::filesystem::copy_file(FolderOf("qwen2") + "/config.json", folder + "/config.json",
+                             std::filesystem::copy_options::overwrite_existing);
+  {
+    const auto executor = CpuExecutor::Load(folder, Options(Precision::kFp32, kernels::BestIsa()));
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    EXPECT_LT(LargestError(**executor, LoadGolden("qwen2"), 8), kExactTolerance);
+  }
+  std::filesystem::remove(folder + "/part-1.safetensors");
+  EXPECT_THAT(std::string(CpuExecutor::Load(folder, {}).status().message()), HasSubstr("part-1.safetensors"));
+  std::filesystem::remove_all(folder);
 }
 
 // A batch where some rows' logits are wanted: the same bits as when all are.
