@@ -59,8 +59,10 @@ void ThreadPool::Run(int64_t tasks, absl::FunctionRef<void(int64_t)> body) {
 void ThreadPool::TakeTasks(uint32_t region) {
   uint64_t claim = claim_.load(std::memory_order_acquire);
   while (claim >> 32 == region && (claim & kLeftMask) != 0) {
-    if (!claim_.compare_exchange_weak(claim, claim - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
-    // Read after the claim, never before: the region stays open until this task has ended, so these are its own.
+    if (!claim_.compare_exchange_weak(claim, claim - 1, std::memory_order_acq_rel, std::memory_order_acquire))
+      continue;
+    // Read after the claim, never before: the region stays open until this task has ended, so these are its
+    // own.
     const Body* body = body_.load(std::memory_order_relaxed);
     const int64_t tasks = tasks_.load(std::memory_order_relaxed);
     (*body)(tasks - static_cast<int64_t>(claim & kLeftMask));

@@ -21,9 +21,9 @@ TEST(ThreadPoolTest, Run_EveryTaskOnce_OverManyRegionsAndSizes) {
   }
 }
 
-// Stress of what once went wrong: a worker preempted between reading the claim and the task count took the next
-// region's count for its own and ran a task twice. Short regions of changing size, more threads than cores; it
-// makes the interleaving likely, not certain.
+// Stress of what once went wrong: a worker preempted between reading the claim and the task count took the
+// next region's count for its own and ran a task twice. Short regions of changing size, more threads than
+// cores; it makes the interleaving likely, not certain.
 TEST(ThreadPoolTest, Run_LateWorkers_NeverRepeatOrLoseATask) {
   ThreadPool pool(4);
   std::atomic<int64_t> runs{0};
