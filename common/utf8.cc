@@ -73,14 +73,17 @@ void AppendValidUtf8(std::string& out, std::string_view text) {
   }
 }
 
-bool IsValidUtf8(std::string_view text) {
-  while (!text.empty()) {
-    const Piece piece = First(text);
-    if (piece.kind != Piece::kCharacter) return false;
-    text.remove_prefix(piece.length);
+size_t ValidUtf8Prefix(std::string_view text) {
+  size_t valid = 0;
+  while (valid < text.size()) {
+    const Piece piece = First(text.substr(valid));
+    if (piece.kind != Piece::kCharacter) break;
+    valid += piece.length;
   }
-  return true;
+  return valid;
 }
+
+bool IsValidUtf8(std::string_view text) { return ValidUtf8Prefix(text) == text.size(); }
 
 std::string Utf8Assembler::Push(std::string_view bytes) {
   held_.append(bytes);

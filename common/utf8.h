@@ -17,6 +17,8 @@ size_t IncompleteUtf8Tail(std::string_view text);
 void AppendValidUtf8(std::string& out, std::string_view text);
 
 bool IsValidUtf8(std::string_view text);
+/// Bytes at the start of `text` that are whole characters.
+size_t ValidUtf8Prefix(std::string_view text);
 
 /// Turns byte pieces into text: each Push gives all characters that are certain by now; at most 3 bytes are
 /// held back. "F0 9F" then "98 80" gives "" then the emoji (TOK-01); "C3" then " c" gives "" then U+FFFD " c"

@@ -111,7 +111,7 @@ bool ReadVersion(std::string_view text, int& minor_version) {
 
 bool IsVisible(std::string_view text) {
   for (const char c : text) {
-    if (c <= 0x20 || c == 0x7f) return false;  // also bytes above 0x7f: char is signed
+    if (static_cast<signed char>(c) <= 0x20 || c == 0x7f) return false;  // bytes above 0x7f too
   }
   return !text.empty();
 }

@@ -308,6 +308,7 @@ void ServerConnection::ResetForNext() {
   head_bytes_ = 0;
   if (!reading_) MoveToFront();  // else nothing is there, and the pending read will write at in_end_
   scanner_.Reset();
+  head_ = {};  // its views end here
   decoder_ = {};
   if (body_.capacity() > kKeptBody) std::string().swap(body_);
   state_ = State::kIdle;

@@ -69,6 +69,7 @@ MaybeError ReadSeed(json::value value, std::optional<uint64_t>& out) {
 }
 
 MaybeError ReadStop(json::value value, std::vector<std::string>& out) {
+  out.clear();
   json::json_type type;
   if (auto error = value.type().get(type)) return JsonError(error, "stop");
   if (type == json::json_type::string) return ReadString(value, "stop", out.emplace_back());
@@ -134,9 +135,16 @@ class GenerationReader {
     if (name == "stream_options") return StreamOptions(value);
     if (name == "user") return ReadString(value, name, request_.user);
     if (name == "cache_salt") return ReadString(value, name, request_.cache_salt);
-    if (chat() && name == "messages") return WalkMessages(value, messages_, &request_.messages);
-    if (chat() && name == "tools") return WalkTools(value, tools_, &request_.tools_json);
-    if (!chat() && name == "prompt") return Prompt(value);
+    if (chat() && name == "messages") {  // the last of equal keys counts
+      request_.messages.clear();
+      return WalkMessages(value, messages_ = {}, &request_.messages);
+    }
+    if (chat() && name == "tools") return WalkTools(value, tools_ = {}, &request_.tools_json);
+    if (!chat() && name == "prompt") {
+      request_.prompts.clear();
+      request_.prompt_ids.clear();
+      return Prompt(value);
+    }
     if (!chat() && name == "echo") return ReadBool(value, name, request_.echo);
     if (!chat() && name == "best_of") return BestOf(value);
     return SamplingField(name, value);

@@ -28,9 +28,14 @@ class HeadReader {
     if (key == "prompt_cache_key") return OptionalString(value, key, head_.prompt_cache_key);
     if (key == "user") return OptionalString(value, key, head_.user);
     if (key == "cache_salt") return OptionalString(value, key, head_.cache_salt);
-    if (key == "messages") return WalkMessages(value, messages_, nullptr);
-    if (key == "tools") return WalkTools(value, tools_, nullptr);
-    if (key == "prompt") return Prompt(value);
+    if (key == "messages")
+      return WalkMessages(value, messages_ = {}, nullptr);  // the last of equal keys counts
+    if (key == "tools") return WalkTools(value, tools_ = {}, nullptr);
+    if (key == "prompt") {
+      messages_ = {};
+      head_.token_ids.clear();
+      return Prompt(value);
+    }
     if (key == "stream") Lenient(value.get_bool(), head_.stream);
     if (key == "n") Lenient(value.get_int64(), head_.n);
     if (key == "max_tokens" || key == "max_completion_tokens") Lenient(value.get_int64(), head_.max_tokens);

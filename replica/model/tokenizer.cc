@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/utf8.h"
 #include "replica/model/byte_alphabet.h"
 
 namespace kvring::replica {
@@ -176,8 +177,17 @@ std::vector<TokenId> Tokenizer::Encode(std::string_view text, ControlTokens cont
   return out;
 }
 
+// Bytes that are no characters (the text of cut tokens) are pieces of their own: pre-tokenizer rules speak of
+// characters.
 void Tokenizer::EncodePlain(std::string_view text, std::vector<TokenId>& out) const {
-  pretokenizer_.Split(text, [&](std::string_view piece) { EncodePiece(piece, out); });
+  while (!text.empty()) {
+    const size_t valid = ValidUtf8Prefix(text);
+    pretokenizer_.Split(text.substr(0, valid), [&](std::string_view piece) { EncodePiece(piece, out); });
+    text.remove_prefix(valid);
+    if (text.empty()) return;
+    EncodePiece(text.substr(0, 1), out);
+    text.remove_prefix(1);
+  }
 }
 
 void Tokenizer::EncodePiece(std::string_view piece, std::vector<TokenId>& out) const {

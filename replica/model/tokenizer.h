@@ -50,7 +50,7 @@ class Tokenizer {
   /// pre-tokenizer.
   static absl::StatusOr<Tokenizer> Create(const TokenizerSpec& spec);
 
-  /// Appends the tokens of `text`. No BOS is added. `text` must be valid UTF-8.
+  /// Appends the tokens of `text`. No BOS is added. Bytes that are not UTF-8 are encoded one by one.
   void Encode(std::string_view text, ControlTokens control, std::vector<TokenId>& out) const;
   std::vector<TokenId> Encode(std::string_view text, ControlTokens control) const;
 

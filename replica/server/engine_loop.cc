@@ -170,12 +170,12 @@ void EngineLoop::Measure(const StepReport& report, Duration elapsed) {
   step_seconds_.Observe(ToSeconds(elapsed));
   preemptions_.Add(static_cast<uint64_t>(report.preemptions));
   absl::MutexLock lock(&mutex_);
-  if (report.prefill_tokens > 0 && elapsed.count() > 0) {
+  if (report.prefill_tokens >= kMeasuredPrefillTokens && elapsed.count() > 0) {
     const double keep = std::exp(-report.prefill_tokens / kPrefillMemoryTokens);
     prefilled_tokens_ = prefilled_tokens_ * keep + report.prefill_tokens;
     prefill_seconds_ = prefill_seconds_ * keep + ToSeconds(elapsed);
     load_.prefill_tokens_per_second = prefilled_tokens_ / prefill_seconds_;
-  } else if (report.decode_tokens > 0) {
+  } else if (report.prefill_tokens == 0 && report.decode_tokens > 0) {
     load_.decode_step_seconds = Smooth(load_.decode_step_seconds, ToSeconds(elapsed));
   }
 }

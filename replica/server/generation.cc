@@ -6,6 +6,7 @@
 #include "common/canonical_prompt.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/entropy.h"
+#include "common/utf8.h"
 
 namespace kvring::replica {
 namespace {
@@ -79,6 +80,13 @@ void PlanText(const ServedModel& model, const GenerationRequest& request, const 
                           std::move(prompt.end_bytes), text.size(), request.echo ? text : ""});
 }
 
+// Ids may end inside a character: what is shown of them is text all the same.
+std::string TextOf(const ServedModel& model, const std::vector<TokenId>& ids) {
+  std::string text;
+  AppendValidUtf8(text, model.tokenizer().DecodeBytes(ids));
+  return text;
+}
+
 std::optional<ApiError> PlanIds(const ServedModel& model, const GenerationRequest& request,
                                 const std::vector<TokenId>& ids, GenerationPlan& plan) {
   const int32_t vocabulary = model.tokenizer().vocab_size();
@@ -90,7 +98,7 @@ std::optional<ApiError> PlanIds(const ServedModel& model, const GenerationReques
   std::vector<uint32_t> ends(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) ends[i] = static_cast<uint32_t>((i + 1) * sizeof(TokenId));
   plan.prompts.push_back({EngineRequestOf(model, request, ids), std::move(ends), ids.size() * sizeof(TokenId),
-                          request.echo ? model.tokenizer().DecodeBytes(ids) : ""});
+                          request.echo ? TextOf(model, ids) : ""});
   return std::nullopt;
 }
 

@@ -60,6 +60,11 @@ void HttpService::Handle(net::HttpRequest request, net::ResponseWriter writer) {
 }
 
 void HttpService::Generate(openai::Route route, net::HttpRequest http, net::ResponseWriter writer) {
+  const auto encoding = http.header("content-encoding");
+  if (encoding.has_value() && *encoding != "identity") {
+    return writer.Reply(ErrorResponse({415, "invalid_request_error", "unsupported_encoding", "",
+                                       "Content-Encoding is not supported here."}));
+  }
   openai::GenerationRequest request;
   if (auto error = openai::ReadGenerationRequest(route, http.body, request))
     return writer.Reply(ErrorResponse(*error));

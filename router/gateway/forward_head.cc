@@ -178,7 +178,7 @@ bool IsEventStream(std::span<const HeaderField> fields) {
 bool IsUsableRequestName(std::string_view name) {
   if (name.empty() || name.size() > 128) return false;
   for (const char c : name) {
-    if (c <= 0x20 || c == 0x7f) return false;
+    if (static_cast<signed char>(c) <= 0x20 || c == 0x7f) return false;  // bytes above 0x7f too
   }
   return true;
 }

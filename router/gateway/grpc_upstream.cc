@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "common/utf8.h"
 #include "router/gateway/grpc_answer.h"
 #include "router/gateway/grpc_fleet.h"
 
@@ -210,7 +211,9 @@ void GrpcUpstream::Send(const UpstreamRequest& request, uint64_t id, GrpcAttempt
   v1::OpenAiBody& body = *message.mutable_openai_body();
   body.set_route(request.route == GenerationRoute::kChat ? "/v1/chat/completions" : "/v1/completions");
   body.set_body(request.body.data(), request.body.size());
-  message.set_session_id(std::string(request.session));
+  // A header may hold any bytes, a proto string only text: the name is a hint, and as such as good with
+  // U+FFFD in it.
+  AppendValidUtf8(*message.mutable_session_id(), request.session);
   message.set_request_id(std::string(request.name));
   auto call = attempt.replica->client().Start(std::move(message), 0, std::make_shared<InboxSink>(inbox_, id));
   if (call.ok()) {

@@ -1,5 +1,7 @@
 """Bad input gets its stated answer on every way in: router and replica over HTTP, streamed or not, and gRPC. Case ids in the names."""
+import http.client
 import json
+import socket
 import struct
 import subprocess
 import time
@@ -92,6 +94,42 @@ def test_TOK_05_typed_control_tokens(fleet):
                      [{"role": "system", "content": [{"type": "text", "text": attack}]}, {"role": "tool", "content": attack}]]:
         tokens = post(fleet.replicas[0].url + "/tokenize", {"messages": messages}).json["tokens"]
         assert tokens.count(1) == len(messages) + 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_TOK_01_ids_that_end_inside_a_character(url, stream):
+    for more in [{"max_tokens": 1}, {"max_tokens": 3, "echo": True, "logprobs": 1}] + ([] if stream else [{"max_tokens": 0, "echo": True}]):
+        answer = post(url + "/v1/completions", {"prompt": [10813], "temperature": 0, "stream": stream, **more})
+        assert answer.status == 200, answer.body
+        answer.body.decode()
+    assert get(url + "/readyz").status == 200
+
+
+def test_SEC_raw_bytes_in_a_session_header_harm_nobody(fleet):
+    for value in [b"\xff", b"caf\xe9", "\u00e9".encode()]:
+        connection = http.client.HTTPConnection(fleet.url.removeprefix("http://"))
+        connection.putrequest("POST", "/v1/completions")
+        body = b'{"prompt":"x","max_tokens":1}'
+        for name, text in [(b"Content-Type", b"application/json"), (b"Content-Length", str(len(body)).encode()), (b"X-Session-Id", value)]:
+            connection.putheader(name, text)
+        connection.endheaders(body)
+        assert connection.getresponse().status in (200, 400)
+        assert post(fleet.url + "/v1/completions", {"prompt": "x", "max_tokens": 1}).status == 200
+    assert all(r["state"] == "up" and r["failures"] == 0 for r in fleet.router.replicas())
+
+
+def test_HEAD_has_no_body(fleet):
+    host, port = fleet.url.removeprefix("http://").split(":")
+    for path in ["/v1/models", "/v1/xyz", "/v1/embeddings", "/healthz", "/metrics"]:
+        with socket.create_connection((host, int(port))) as s:
+            s.sendall(f"HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\nGET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+            data = b"".join(iter(lambda: s.recv(65536), b""))
+        assert data.split(b"\r\n\r\n", 1)[1].startswith(b"HTTP/1.1 200"), (path, data)
+
+
+def test_SEC_10_encodings_at_the_replica(fleet):
+    for encoding in ["br", "gzip", "gzip, gzip"]:
+        error_of(post(fleet.replicas[0].url + "/v1/completions", {"prompt": "x", "max_tokens": 1}, headers={**JSON, "Content-Encoding": encoding}), 415)
 
 
 def test_SMP_11_indexes_in_streams(url):

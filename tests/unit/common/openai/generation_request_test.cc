@@ -115,6 +115,17 @@ TEST(GenerationRequest, Prompts_AllFourForms) {
   }
 }
 
+TEST(GenerationRequest, EqualKeys_TheLastCounts) {
+  EXPECT_EQ(Ok(Route::kCompletions, R"({"prompt":"a","prompt":"b"})").prompts,
+            (std::vector<std::string>{"b"}));
+  const GenerationRequest chat =
+      Ok(Route::kChat, R"({"messages":[{"role":"user","content":"a"}],"stop":"x","stop":"y",
+      "messages":[{"role":"user","content":"b"}]})");
+  EXPECT_EQ(chat.canonical, "user\x1F\x62\x1E");
+  EXPECT_EQ(chat.messages.size(), 1u);
+  EXPECT_EQ(chat.sampling.stop, (std::vector<std::string>{"y"}));
+}
+
 TEST(GenerationRequest, Messages_AreRequired) {
   EXPECT_EQ(Bad(Route::kChat, R"({"model":"m"})").param, "messages");
   EXPECT_EQ(Bad(Route::kChat, R"({"messages":[]})").param, "messages");

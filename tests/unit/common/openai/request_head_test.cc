@@ -70,6 +70,14 @@ TEST(RequestHead, Prompt_TextIdsAndBatches) {
   EXPECT_EQ(Head(R"({"input":"embed me","model":"e"})").canonical, "");
 }
 
+TEST(RequestHead, EqualKeys_TheLastCounts) {
+  EXPECT_EQ(Head(R"({"prompt":"a","prompt":"b"})").canonical, "b");
+  EXPECT_EQ(Head(R"({"prompt":[1,2],"prompt":[3]})").token_ids, (std::vector<TokenId>{3}));
+  EXPECT_EQ(Head(R"({"messages":[{"role":"user","content":"a"}],"messages":[{"role":"user","content":"b"}]})")
+                .canonical,
+            "user\x1F\x62\x1E");
+}
+
 TEST(RequestHead, Escapes_AreUndone) {
   EXPECT_EQ(Head(R"({"\u006dodel":"m\n","prompt":"\ud83d\ude00"})").model, "m\n");
   EXPECT_EQ(Head(R"({"prompt":"\ud83d\ude00"})").canonical, "\U0001F600");

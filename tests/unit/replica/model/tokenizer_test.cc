@@ -214,6 +214,15 @@ TEST(Tokenizer, BytesThatTheVocabularyLacks_AreDropped) {
   EXPECT_EQ(prompt.end_bytes, (std::vector<uint32_t>{2, 3, 6, 7}));
 }
 
+// Token ids of a client may end inside a character, and their text is encoded anew when the answer ends
+// (TOK-01).
+TEST(Tokenizer, BytesThatAreNoText_AreEncodedOneByOne_TOK_01) {
+  const Tokenizer tokenizer = Tokenizer::Create(ByteSpec("gpt2")).value();
+  for (const std::string text : {"\xF0\x9F", "\xF0", "a\xC3", "\xFF\xFE", "ok \xE6\x97 \U0001F600 \x80"}) {
+    EXPECT_EQ(tokenizer.DecodeBytes(tokenizer.Encode(text, ControlTokens::kAsText)), text);
+  }
+}
+
 TEST(Tokenizer, ControlTokens_OnlyWhereAskedFor) {
   TokenizerSpec spec = ByteSpec("gpt2");
   AddToken(spec, "<|end|>", TokenType::kControl);
