@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kMaxInbox = 4096;
 constexpr double kSmoothing = 0.1;  // weight of the newest step in the measured decode step
-// The prefill rate is that of about so many tokens last computed, in steps of at least so many: smaller ones measure their
-// fixed cost, not a rate.
+// The prefill rate is that of about so many tokens last computed, in steps of at least so many: smaller ones
+// measure their fixed cost, not a rate.
 constexpr double kPrefillMemoryTokens = 4096;
 constexpr int32_t kMeasuredPrefillTokens = 128;
 

@@ -88,7 +88,9 @@ def check_include(path, room, target):
 
 def check_file(root, path):
     room = room_of(path)
-    for number, line in enumerate(open(os.path.join(root, path), encoding="utf-8"), 1):
+    with open(os.path.join(root, path), encoding="utf-8") as source:
+        lines = source.readlines()
+    for number, line in enumerate(lines, 1):
         include = re.match(r'\s*#include "([^"]+)"', line)
         if include and room:
             wrong = check_include(path, room, include.group(1))

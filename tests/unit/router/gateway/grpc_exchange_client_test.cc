@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
+#include "common/block_hash.h"
 #include "router/gateway/exchange_client.h"
 #include "tests/unit/router/gateway/grpc_scripted_replica.h"
-#include "common/block_hash.h"
 
 namespace kvring::router {
 namespace {
