@@ -1,5 +1,7 @@
 #include "common/net/event_loop.h"
 
+#include <memory>
+
 #include "absl/synchronization/notification.h"
 #include "common/runtime/clock.h"
 
@@ -29,12 +31,13 @@ void EventLoop::Post(std::function<void()> task) { asio::post(io_, std::move(tas
 
 void EventLoop::Run(const std::function<void()>& task) {
   if (!thread_.joinable() || OnLoopThread()) return task();
-  absl::Notification done;
-  Post([&] {
+  // Shared: the waiter may be gone while Notify is still on its way out.
+  const auto done = std::make_shared<absl::Notification>();
+  Post([&task, done] {
     task();
-    done.Notify();
+    done->Notify();
   });
-  done.WaitForNotification();
+  done->WaitForNotification();
 }
 
 void EventLoop::Tick() {

@@ -13,6 +13,7 @@ constexpr double kDecodeWeight = 0.5;
 constexpr double kOutputWeight = 0.2;
 constexpr double kPromiseWindow = 128;  // requests per replica that a promise is kept for
 constexpr double kBranchShareMemory = 0.01;
+constexpr double kSessionNoiseSeconds = 0.05;
 constexpr double kSlowestReleaseSeconds = 60;  // to free a whole cache, where nothing is known
 
 double Queue(const PickInput& input, const Replica& replica) {
@@ -141,6 +142,15 @@ size_t CacheAware::Cheapest(const PickInput& input, const std::vector<Candidate>
   return candidates[bounded].cost_s - candidates[any].cost_s <= whole_prompt_s ? bounded : any;
 }
 
+// A session moves only for a gain that is worth a prefill of its prompt, and more than what timing noise
+// makes of an idle fleet.
+bool CacheAware::StaysWithSession(const PickInput& input, const Candidate& home,
+                                  const Candidate& best) const {
+  const double rate = input.fleet.PrefillRateOf(*input.fleet.at(slots_[0]));
+  const double whole_prompt_s = static_cast<double>(input.prompt_tokens) / rate * (1 + mean_queue_);
+  return home.cost_s - best.cost_s <= std::max(whole_prompt_s, kSessionNoiseSeconds);
+}
+
 Reason CacheAware::Explain(const PickInput& input, const std::vector<Candidate>& candidates,
                            size_t chosen) const {
   int64_t deepest = 0;
@@ -202,7 +212,8 @@ Pick CacheAware::Choose(const PickInput& input, Random& random) {
   Pick pick;
   pick.candidates.reserve(slots_.size());
   for (const uint32_t slot : slots_) pick.candidates.push_back(Score(input, slot));
-  const size_t best = Cheapest(input, pick.candidates, branch);
+  size_t best = Cheapest(input, pick.candidates, branch);
+  if (session_goes_on && StaysWithSession(input, pick.candidates[0], pick.candidates[best])) best = 0;
   pick.slot = slots_[best];
   pick.reason = Explain(input, pick.candidates, best);
   Promise(input, pick.slot, branch);

@@ -48,6 +48,7 @@ class CacheAware : public Policy {
   static int64_t HeldTokens(const PickInput& input, uint32_t slot, int64_t matched);
   Candidate Score(const PickInput& input, uint32_t slot) const;
   size_t Cheapest(const PickInput& input, const std::vector<Candidate>& candidates, bool branch) const;
+  bool StaysWithSession(const PickInput& input, const Candidate& home, const Candidate& best) const;
   Reason Explain(const PickInput& input, const std::vector<Candidate>& candidates, size_t chosen) const;
 
   void RefreshBound(const PickInput& input);
