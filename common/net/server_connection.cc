@@ -291,6 +291,7 @@ void ServerConnection::SendPending() {
 
 void ServerConnection::FinishResponse(bool keep_alive) {
   if (state_ == State::kClosed) return;
+  const Pointer self(this);  // the next pipelined request may be answered, and the connection closed, inside
   state_ = State::kFlush;
   close_after_ = close_after_ || !keep_alive;
   if (unsent_bytes() == 0) OnFlushed();
