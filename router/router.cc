@@ -1,12 +1,14 @@
 #include "router/router.h"
 
-#include <cstdio>
+#include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "router/router_impl.h"
 
 namespace kvring::router {
 namespace {
 constexpr size_t kSessionsKept = 1 << 18;
+constexpr double kPatienceHalfLifeSeconds = 60;
 }  // namespace
 
 // ---- membership ----
@@ -18,7 +20,8 @@ Router::Impl::Impl(const RouterConfig& config, std::unique_ptr<Policy> policy)
       table_(config.health),
       belief_(config.index_bytes),
       sessions_(kSessionsKept),
-      log_(config.kept_decisions) {}
+      log_(config.kept_decisions),
+      retry_budget_(config.retries) {}
 
 ReplicaId Router::Impl::AddReplica(const ReplicaSpec& spec) {
   Replica& replica = table_.Add(spec);
@@ -66,6 +69,7 @@ void Router::Impl::Tick(Instant now) {
     SetIndexCapacity(*replica);
     if (seconds > 0) replica->UpdateReleaseRate(seconds);
   }
+  if (seconds > 0) slowest_first_token_s_ *= std::exp2(-seconds / kPatienceHalfLifeSeconds);
   ticked_ = now;
   Touch();
 }
@@ -77,19 +81,49 @@ ReplicaView Router::Impl::View(const Replica& replica, Instant now) const {
   view.indexed_tokens =
       belief_.IndexedTokens(replica, replica.models.empty() ? std::string() : replica.models.front());
   view.prefill_tokens_per_second = table_.PrefillRateOf(replica);
+  view.events = belief_.Events(replica);
   return view;
 }
 
 std::vector<std::string> Router::Impl::Warnings() {
   std::vector<std::string> warnings;
-  char text[160];
   if (policy_->wants_session() && without_session_ > 0) {
-    std::snprintf(text, sizeof text, "%s: no session key on %llu of %llu requests", config_.policy.c_str(),
-                  static_cast<unsigned long long>(without_session_),
-                  static_cast<unsigned long long>(requests_));
-    warnings.push_back(text);
+    warnings.push_back(absl::StrCat(config_.policy, ": no session key on ", without_session_, " of ",
+                                    requests_, " requests"));
   }
+  if (foresight_.fails()) {
+    warnings.push_back(absl::StrCat("predictions: next to nothing was expected in caches over ",
+                                    foresight_.requests, " requests, yet engines report ",
+                                    100 * foresight_.cached / foresight_.prompt, " % cached"));
+  }
+  for (const std::string& model : Panics()) {
+    warnings.push_back(absl::StrCat("panic: more than half of the pool of ", model, " is ejected; ",
+                                    config_.health.panic == PanicRule::kRefuse
+                                        ? "its requests are refused"
+                                        : "ejected replicas are used as well"));
+  }
+  for (const Replica* replica : table_.members()) WarnOf(*replica, warnings);
   return warnings;
+}
+
+std::vector<std::string> Router::Impl::Panics() {
+  std::vector<std::string> panics;
+  for (const std::string& model : table_.Models()) {
+    if (table_.PoolOf(model, ticked_).panic) panics.push_back(model);
+  }
+  return panics;
+}
+
+void Router::Impl::WarnOf(const Replica& replica, std::vector<std::string>& warnings) const {
+  const EventsView events = belief_.Events(replica);
+  if (events.state == EventsState::kMissing) {
+    warnings.push_back(absl::StrCat(replica.name, ": cache events are missing (gap ", events.gaps,
+                                    "); what was sent there is believed instead"));
+  }
+  if (!replica.load_error.empty()) {
+    warnings.push_back(
+        absl::StrCat(replica.name, ": load unknown (", replica.load_error, "); own counts are used"));
+  }
 }
 
 // ---- façade ----
@@ -123,10 +157,10 @@ void Router::OnReplicaFacts(ReplicaId id, const ReplicaFacts& facts, Instant) {
   if (Replica* replica = impl_->table().Find(id)) impl_->OnReplicaFacts(*replica, facts);
 }
 
-void Router::OnProbe(ReplicaId id, bool ok, Instant) {
+void Router::OnProbe(ReplicaId id, bool ok, Instant now) {
   Replica* replica = impl_->table().Find(id);
   if (replica == nullptr) return;
-  replica->health.OnProbe(ok);
+  replica->health.OnProbe(ok, now);
   impl_->table().Changed();
   impl_->Touch();
 }
@@ -137,8 +171,16 @@ void Router::OnLoadReport(ReplicaId id, const LoadReport& report, Instant now) {
   impl_->table().OnLoadReport(*replica, report, now);
 }
 
-void Router::OnCacheEvents(ReplicaId id, const CacheEventBatch& batch, Instant) {
-  if (Replica* replica = impl_->table().Find(id)) impl_->belief().OnCacheEvents(*replica, batch);
+void Router::OnLoadUnknown(ReplicaId id, std::string_view why) {
+  Replica* replica = impl_->table().Find(id);
+  if (replica == nullptr) return;
+  ++replica->load_errors;
+  replica->load_error = why;
+}
+
+EventsTaken Router::OnCacheEvents(ReplicaId id, const CacheEventBatch& batch, Instant) {
+  const Replica* replica = impl_->table().Find(id);
+  return replica ? impl_->belief().OnCacheEvents(*replica, batch) : EventsTaken{BatchFate::kIgnored};
 }
 
 Decision Router::OnRequest(const RequestView& request, Instant now) { return impl_->OnRequest(request, now); }
@@ -173,6 +215,9 @@ std::optional<DecisionRecord> Router::Why(std::string_view id) const { return im
 std::vector<DecisionRecord> Router::RecentDecisions(size_t limit) const { return impl_->log().Recent(limit); }
 QueueStats Router::queue_stats() const { return impl_->queue_stats(); }
 Totals Router::totals() const { return impl_->log().totals(); }
+uint64_t Router::retries_refused() const { return impl_->retries_refused(); }
+std::vector<std::string> Router::Panics() const { return impl_->Panics(); }
+uint64_t Router::usage_anomalies() const { return impl_->usage_anomalies(); }
 std::string_view Router::policy() const { return impl_->policy_name(); }
 std::vector<std::string> Router::Warnings() const { return impl_->Warnings(); }
 

@@ -28,6 +28,7 @@
 #include "router/ledger/record.h"
 #include "router/policy/admission_queue.h"
 #include "router/policy/decision.h"
+#include "router/policy/retry_budget.h"
 
 namespace kvring::router {
 
@@ -80,8 +81,10 @@ struct RouterConfig {
   uint64_t seed = 0;
   HealthRules health;
   AdmissionRules admission;
-  int64_t index_bytes = int64_t{256} << 20;  // hard bound of the residency index
-  int64_t default_kv_tokens = 0;             // assumed for replicas of unknown capacity; 0: learnt
+  RetryRules retries;
+  Duration patience = std::chrono::seconds(5);  // least wait for a first token; 0: none is ever too late
+  int64_t index_bytes = int64_t{256} << 20;     // hard bound of the residency index
+  int64_t default_kv_tokens = 0;                // assumed for replicas of unknown capacity; 0: learnt
   size_t kept_decisions = 10'000;
 };
 
@@ -102,7 +105,11 @@ class Router {
   void OnReplicaFacts(ReplicaId replica, const ReplicaFacts& facts, Instant now);
   void OnProbe(ReplicaId replica, bool ok, Instant now);
   void OnLoadReport(ReplicaId replica, const LoadReport& report, Instant now);
-  void OnCacheEvents(ReplicaId replica, const CacheEventBatch& batch, Instant now);
+  /// Its load cannot be read (`why`, for operators): own counts are used, never a zero. Ends with the next
+  /// OnLoadReport.
+  void OnLoadUnknown(ReplicaId replica, std::string_view why);
+  /// What the shell does with a gap: ask for a repeat from `wanted` on, or start anew.
+  EventsTaken OnCacheEvents(ReplicaId replica, const CacheEventBatch& batch, Instant now);
 
   // Requests.
   Decision OnRequest(const RequestView& request, Instant now);
@@ -131,6 +138,12 @@ class Router {
   std::vector<DecisionRecord> RecentDecisions(size_t limit) const;
   Totals totals() const;
   QueueStats queue_stats() const;
+  /// Retries that the budget did not allow.
+  uint64_t retries_refused() const;
+  /// Models whose pool is in panic: more than half of it is ejected.
+  std::vector<std::string> Panics() const;
+  /// Reports with counts that cannot be (negative, more cached than there was prompt); they are put right.
+  uint64_t usage_anomalies() const;
   std::string_view policy() const;
   /// What the policy lacks ("session-ring: no session key on 12 of 40 requests"); empty when all is well.
   std::vector<std::string> Warnings() const;

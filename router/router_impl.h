@@ -17,6 +17,8 @@
 
 namespace kvring::router {
 
+inline constexpr int64_t kForesightWindow = 1000;  // requests
+
 /// One request between OnRequest and OnComplete.
 struct ActiveRequest {
   const PromptKey* prompt = nullptr;
@@ -31,6 +33,7 @@ struct ActiveRequest {
   Charge charge;
   AdmittedReport admitted;  // its span is not kept
   Instant started{};
+  Instant dispatched{};               // of the attempt under way
   uint64_t arrival = 0;               // number of the request, from 1
   std::optional<QueueTicket> ticket;  // while it waits
   QueueListener* listener = nullptr;
@@ -62,8 +65,11 @@ class Router::Impl {
 
   ReplicaTable& table() { return table_; }
   CacheBelief& belief() { return belief_; }
+  uint64_t retries_refused() const { return retry_budget_.refused(); }
+  std::vector<std::string> Panics();
   std::string_view policy_name() const { return config_.policy; }
   const DecisionLog& log() const { return log_; }
+  uint64_t usage_anomalies() const { return usage_anomalies_; }
 
  private:
   /// Who of the pool may take a request now.
@@ -86,6 +92,11 @@ class Router::Impl {
   void Release(ActiveRequest& active, Replica& replica, OutcomeClass outcome, Duration retry_after,
                Instant now);
   void Learn(const ActiveRequest& active, Replica& replica, const UsageReport& usage);
+  UsageReport Sane(const UsageReport& usage);
+  Duration Patience(const Replica& replica, int64_t uncached, Instant now) const;
+  void LearnCapacity(const ActiveRequest& active, Replica& replica, const UsageReport& usage);
+  void CountForesight(const ActiveRequest& active, const UsageReport& usage);
+  void WarnOf(const Replica& replica, std::vector<std::string>& warnings) const;
   void SetIndexCapacity(const Replica& replica);
 
   QueueRank RankOf(const RequestView& view, const ActiveRequest& active) const {
@@ -108,10 +119,22 @@ class Router::Impl {
   ResidencyPath path_;
   std::vector<uint32_t> allowed_;
   std::vector<uint32_t> with_room_;
+  std::vector<uint32_t> warm_;
+  RetryBudget retry_budget_;
+  double slowest_first_token_s_ = 0;  // of late; fades
   double mean_output_tokens_ = 0;
   Instant ticked_{};
   uint64_t requests_ = 0;
   uint64_t without_session_ = 0;
+  uint64_t usage_anomalies_ = 0;  // counts that cannot be, put right
+  // Predictions that are near zero while engines find much: the two sides cut or hash prompts differently
+  // (PFX-15).
+  struct Foresight {
+    int64_t requests = 0, predicted = 0, prompt = 0, cached = 0;
+    bool fails() const {
+      return requests >= kForesightWindow && 20 * cached > prompt && 20 * predicted < cached;
+    }
+  } foresight_;
 
   AdmissionQueue queue_;
   std::vector<RequestId> shed_;  // out of the line, not told yet

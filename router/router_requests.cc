@@ -43,8 +43,11 @@ ActiveRequest& Router::Impl::Open(const RequestView& view, Instant now) {
 Decision Router::Impl::OnRequest(const RequestView& view, Instant now) {
   ActiveRequest& active = Open(view, now);
   const Choices choices = Survey(active, now);
+  if (active.excluded.empty()) retry_budget_.OnRequest();
   if (choices.nobody) {
     Refuse(active, Refusal::kNoEndpoints, now);
+  } else if (!active.excluded.empty() && !retry_budget_.Take(now)) {
+    Refuse(active, Refusal::kLimit, now);
   } else if (choices.none() || queue_.AnyBefore(active.model, RankOf(view, active))) {
     Wait(view, active, now);
   } else {
@@ -76,6 +79,7 @@ Router::Impl::Choices Router::Impl::Survey(const ActiveRequest& active, Instant 
     choices.with_room =
         table_.WithRoom(choices.with_room, config_.admission.max_in_flight_per_replica, now, with_room_);
   }
+  if (now < pool.slow_until) choices.with_room = table_.Warm(choices.with_room, now, warm_);
   return choices;
 }
 
@@ -83,8 +87,7 @@ void Router::Impl::Choose(ActiveRequest& active, const Choices& choices, Instant
   active.decision = {};
   active.decision.prompt_tokens = belief_.PromptTokens(*active.prompt, active.model);
   belief_.index().Locate(*active.prompt, path_);
-  belief_.Ask(*active.prompt,
-              choices.with_room.empty() ? 0 : table_.at(choices.with_room.front())->block_size);
+  belief_.Ask(*active.prompt);
   Pick pick;
   if (choices.trial != nullptr) {
     choices.trial->health.BeginTrial();
@@ -101,6 +104,18 @@ void Router::Impl::Choose(ActiveRequest& active, const Choices& choices, Instant
   const CacheBelief::Prediction prediction = belief_.Predict(path_, *active.prompt, active.model, chosen);
   active.decision.predicted_cached_tokens = prediction.cached_tokens;
   active.decision.prediction_exact = prediction.exact;
+  active.decision.patience = Patience(chosen, active.decision.prompt_tokens - prediction.cached_tokens, now);
+}
+
+// A multiple of what the prompt should take behind the replica's backlog, and of the slowest first token of
+// late: a fleet that is slow as a whole makes no replica look stuck.
+Duration Router::Impl::Patience(const Replica& replica, int64_t uncached, Instant now) const {
+  constexpr double kOfExpected = 4, kOfSlowest = 3;
+  if (config_.patience.count() == 0 || !table_.prefill_model().known()) return {};
+  const double rate = table_.PrefillRateOf(replica);
+  const double expected_s = table_.prefill_model().FixedSeconds() + replica.BacklogSeconds(now, rate) +
+                            static_cast<double>(uncached) / rate;
+  return config_.patience + FromSeconds(kOfExpected * expected_s + kOfSlowest * slowest_first_token_s_);
 }
 
 Pick Router::Impl::ChooseByPolicy(const ActiveRequest& active, std::span<const uint32_t> eligible,
@@ -134,6 +149,7 @@ void Router::Impl::OnDispatch(RequestId id, Instant now) {
                           : mean_output_tokens_;
   active->charge.Take(*replica, uncached, uncached + static_cast<int64_t>(output),
                       table_.PrefillRateOf(*replica), now);
+  active->dispatched = now;
   ++replica->counters.requests;
   if (active->session)
     sessions_.Put(*active->session, {replica->id, replica->epoch, active->decision.prompt_tokens});
@@ -145,8 +161,9 @@ void Router::Impl::OnAdmitted(RequestId id, const AdmittedReport& report) {
   Replica* replica = active ? ReplicaOf(*active) : nullptr;
   if (replica == nullptr) return;
   active->charge.Admitted(*replica);
-  active->admitted = report;
-  active->admitted.block_end_bytes = {};
+  const UsageReport sane =
+      Sane({.prompt_tokens = report.prompt_tokens, .cached_tokens = report.cached_tokens});
+  active->admitted = {.prompt_tokens = sane.prompt_tokens, .cached_tokens = *sane.cached_tokens};
   belief_.OnAdmitted(*active->prompt, *replica, report);
 }
 
@@ -157,6 +174,8 @@ void Router::Impl::OnFirstToken(RequestId id, Instant now) {
   std::optional<int64_t> prefilled;
   if (active->admitted.prompt_tokens > 0)
     prefilled = active->admitted.prompt_tokens - active->admitted.cached_tokens;
+  if (active->charge.awaiting())
+    slowest_first_token_s_ = std::max(slowest_first_token_s_, ToSeconds(now - active->dispatched));
   active->charge.FirstToken(*replica, table_.prefill_model(), prefilled, now);
   DecisionRecord* record = log_.Edit(id);
   if (record != nullptr && record->ttft.count() == 0) record->ttft = now - active->started;
@@ -180,12 +199,53 @@ void Router::Impl::OnAttemptFailed(RequestId id, const AttemptFailure& failure, 
   Release(*active, *replica, failure.outcome, failure.retry_after, now);
 }
 
+// Engines have told negative counts and more cached tokens than the prompt has (after preemption): no counter
+// of ours may follow them there (OBS-01).
+UsageReport Router::Impl::Sane(const UsageReport& usage) {
+  UsageReport sane = usage;
+  sane.prompt_tokens = std::max(usage.prompt_tokens, 0);
+  sane.completion_tokens = std::max(usage.completion_tokens, 0);
+  if (usage.cached_tokens) sane.cached_tokens = std::clamp(*usage.cached_tokens, 0, sane.prompt_tokens);
+  const bool told_so = sane.prompt_tokens == usage.prompt_tokens &&
+                       sane.completion_tokens == usage.completion_tokens &&
+                       sane.cached_tokens == usage.cached_tokens;
+  usage_anomalies_ += told_so ? 0 : 1;
+  return sane;
+}
+
 void Router::Impl::Learn(const ActiveRequest& active, Replica& replica, const UsageReport& usage) {
-  replica.counters.prompt_tokens += static_cast<uint64_t>(std::max(usage.prompt_tokens, 0));
-  replica.counters.cached_tokens += static_cast<uint64_t>(std::max(usage.cached_tokens.value_or(0), 0));
+  replica.counters.prompt_tokens += static_cast<uint64_t>(usage.prompt_tokens);
+  replica.counters.cached_tokens += static_cast<uint64_t>(usage.cached_tokens.value_or(0));
   replica.released_tokens += usage.prompt_tokens + usage.completion_tokens;
   mean_output_tokens_ += kOutputMemory * (usage.completion_tokens - mean_output_tokens_);
+  if (usage.cached_tokens) CountForesight(active, usage);
+  if (usage.cached_tokens) LearnCapacity(active, replica, usage);
   belief_.OnUsage(*active.prompt, active.model, replica, usage);
+}
+
+void Router::Impl::LearnCapacity(const ActiveRequest& active, Replica& replica, const UsageReport& usage) {
+  const bool told =
+      replica.kv_source != CapacitySource::kUnknown && replica.kv_source != CapacitySource::kLearnt;
+  if (told || config_.default_kv_tokens > 0) return;
+  replica.capacity.Observe({.predicted = active.decision.predicted_cached_tokens,
+                            .cached = *usage.cached_tokens,
+                            .prompt = usage.prompt_tokens,
+                            .held = belief_.IndexedTokens(replica, active.model)});
+  if (replica.capacity.tokens() == replica.kv_tokens) return;
+  replica.kv_tokens = replica.capacity.tokens();
+  replica.kv_source = CapacitySource::kLearnt;
+  SetIndexCapacity(replica);
+}
+
+// Over the last one to two thousand requests.
+void Router::Impl::CountForesight(const ActiveRequest& active, const UsageReport& usage) {
+  ++foresight_.requests;
+  foresight_.predicted += active.decision.predicted_cached_tokens;
+  foresight_.prompt += usage.prompt_tokens;
+  foresight_.cached += *usage.cached_tokens;
+  if (foresight_.requests < 2 * kForesightWindow) return;
+  foresight_ = {foresight_.requests / 2, foresight_.predicted / 2, foresight_.prompt / 2,
+                foresight_.cached / 2};
 }
 
 void Router::Impl::OnComplete(RequestId id, const CompletionReport& report, Instant now) {
@@ -201,14 +261,15 @@ void Router::Impl::OnComplete(RequestId id, const CompletionReport& report, Inst
                                .predicted_cached_tokens = active.decision.predicted_cached_tokens,
                                .total = now - active.started};
   if (active.decision.replica) closing.reason = active.decision.reason;
-  if (report.usage) {
-    closing.prompt_tokens = report.usage->prompt_tokens;
-    closing.cached_tokens = report.usage->cached_tokens.value_or(-1);
-    closing.completion_tokens = report.usage->completion_tokens;
+  const std::optional<UsageReport> usage = report.usage ? std::optional(Sane(*report.usage)) : std::nullopt;
+  if (usage) {
+    closing.prompt_tokens = usage->prompt_tokens;
+    closing.cached_tokens = usage->cached_tokens.value_or(-1);
+    closing.completion_tokens = usage->completion_tokens;
   }
   if (Replica* replica = ReplicaOf(active)) {
     if (report.outcome == OutcomeClass::kOk && active.charge.awaiting()) OnFirstToken(id, now);
-    if (report.usage) Learn(active, *replica, *report.usage);
+    if (usage) Learn(active, *replica, *usage);
     Release(active, *replica, report.outcome, {}, now);
   }
   log_.Close(id, closing);

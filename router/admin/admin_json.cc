@@ -84,7 +84,11 @@ json::object ToJson(const ReplicaView& view) {
   out["hit_rate"] = Ratio(view.cached_tokens, view.prompt_tokens);
   out["prefill_tokens_per_second"] = view.prefill_tokens_per_second;
   out["load_stale"] = view.load_stale;
+  out["load_errors"] = view.load_errors;
   out["health_transitions"] = view.health_transitions;
+  out["block_size"] = view.block_size;
+  out["cache_events"] = View(EventsStateName(view.events.state));
+  out["cache_event_gaps"] = view.events.gaps;
   return out;
 }
 

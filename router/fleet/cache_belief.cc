@@ -15,26 +15,36 @@ void CacheBelief::Forget(const Replica& replica) {
 }
 
 // An event for an earlier life is of no use. An emptied cache empties what was predicted for it as well.
-void CacheBelief::OnCacheEvents(const Replica& replica, const CacheEventBatch& batch) {
-  if (batch.epoch != replica.epoch) return;
-  told_.Apply(replica.slot, batch);
+EventsTaken CacheBelief::OnCacheEvents(const Replica& replica, const CacheEventBatch& batch) {
+  if (batch.epoch != replica.epoch) return {BatchFate::kIgnored};
+  CacheEventBatch sized = batch;
+  if (sized.block_tokens == 0) sized.block_tokens = replica.block_size;
+  const EventsTaken taken = told_.Apply(replica.slot, sized);
   const auto cleared = [](const CacheEvent& event) { return event.kind == CacheEventKind::kCleared; };
-  if (std::any_of(batch.events.begin(), batch.events.end(), cleared)) index_.Drop(replica.slot);
+  const bool emptied = std::any_of(batch.events.begin(), batch.events.end(), cleared);
+  if (taken.fate == BatchFate::kApplied && emptied) index_.Drop(replica.slot);
+  return taken;
 }
 
-void CacheBelief::Ask(const PromptKey& prompt, int32_t block_tokens) {
-  asked_.clear();
-  if (prompt.unit != PromptUnit::kTokens || block_tokens <= 0 || !told_.any()) return;
-  asked_block_ = block_tokens;
-  asked_ = EngineBlocks::ChainOf(prompt, block_tokens);
+void CacheBelief::Ask(const PromptKey& prompt) {
+  chains_.clear();
+  asked_ = prompt.unit == PromptUnit::kTokens && !prompt.bytes.empty() && told_.any() ? &prompt : nullptr;
+}
+
+const std::vector<BlockHash>& CacheBelief::ChainOf(int32_t block_tokens) {
+  for (const AskedChain& asked : chains_) {
+    if (asked.block_tokens == block_tokens) return asked.chain;
+  }
+  std::vector<BlockHash> chain = EngineBlocks::ChainOf(*asked_, block_tokens);
   // The engine computes at least the last prompt token anew.
-  const size_t most = (prompt.bytes.size() / sizeof(TokenId) - 1) / static_cast<size_t>(block_tokens);
-  if (asked_.size() > most) asked_.resize(most);
+  const size_t most = (asked_->bytes.size() / sizeof(TokenId) - 1) / static_cast<size_t>(block_tokens);
+  if (chain.size() > most) chain.resize(most);
+  return chains_.emplace_back(block_tokens, std::move(chain)).chain;
 }
 
-int64_t CacheBelief::ToldTokens(const Replica& replica) const {
-  if (asked_.empty() || replica.block_size != asked_block_) return 0;
-  return static_cast<int64_t>(told_.Depth(replica.slot, asked_)) * asked_block_;
+int64_t CacheBelief::ToldTokens(const Replica& replica) {
+  const int32_t block = asked_ == nullptr ? 0 : told_.BlockTokens(replica.slot);
+  return block <= 0 ? 0 : static_cast<int64_t>(told_.Depth(replica.slot, ChainOf(block))) * block;
 }
 
 void CacheBelief::SetCapacity(const Replica& replica, const std::string& model, int64_t tokens) {
@@ -52,7 +62,7 @@ int64_t CacheBelief::PromptTokens(const PromptKey& prompt, const std::string& mo
 }
 
 CacheBelief::Prediction CacheBelief::Predict(const ResidencyPath& path, const PromptKey& prompt,
-                                             const std::string& model, const Replica& replica) const {
+                                             const std::string& model, const Replica& replica) {
   const Residency held = index_.Resolve(path, prompt, replica.slot);
   const int64_t told = ToldTokens(replica);
   if (told > held.token_blocks * replica.block_size) return {told, true};

@@ -27,20 +27,22 @@ class CacheBelief {
   /// `tokens` is the replica's KV capacity, 0 if unknown; re-applied with each new ratio of bytes to tokens.
   void SetCapacity(const Replica& replica, const std::string& model, int64_t tokens);
   void Forget(const Replica& replica);
-  void OnCacheEvents(const Replica& replica, const CacheEventBatch& batch);
+  EventsTaken OnCacheEvents(const Replica& replica, const CacheEventBatch& batch);
+  EventsView Events(const Replica& replica) const { return told_.View(replica.slot); }
 
   double BytesPerToken(const PromptKey& prompt, const std::string& model) const;
   /// At least 1; an estimate for byte prompts.
   int64_t PromptTokens(const PromptKey& prompt, const std::string& model) const;
-  /// For token prompts: tokens that the replica itself said it holds; 0 otherwise. Set up by Ask.
-  int64_t ToldTokens(const Replica& replica) const;
-  void Ask(const PromptKey& prompt, int32_t block_tokens);
+  /// For token prompts: tokens that the replica itself said it holds; 0 otherwise. Valid for the prompt of
+  /// the last Ask; each replica is asked in blocks of its own size.
+  int64_t ToldTokens(const Replica& replica);
+  void Ask(const PromptKey& prompt);
   struct Prediction {
     int64_t cached_tokens = 0;
     bool exact = false;
   };
   Prediction Predict(const ResidencyPath& path, const PromptKey& prompt, const std::string& model,
-                     const Replica& replica) const;
+                     const Replica& replica);
 
   void OnDispatch(const PromptKey& prompt, const Replica& replica);
   void OnAdmitted(const PromptKey& prompt, const Replica& replica, const AdmittedReport& report);
@@ -55,8 +57,15 @@ class CacheBelief {
 
   ResidencyIndex index_;
   EngineBlocks told_;
-  std::vector<BlockHash> asked_;  // the engine's chain of the prompt under way; empty for byte prompts
-  int32_t asked_block_ = 0;
+  /// Chains of the prompt under way, one per block size that was asked for; few, engines agree mostly.
+  struct AskedChain {
+    int32_t block_tokens;
+    std::vector<BlockHash> chain;
+  };
+  const std::vector<BlockHash>& ChainOf(int32_t block_tokens);
+
+  const PromptKey* asked_ = nullptr;  // null for byte prompts
+  std::vector<AskedChain> chains_;
   TokenEstimator tokens_;
   std::vector<uint32_t> ends_;
 };

@@ -1,6 +1,7 @@
 #include "router/fleet/health.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "router/fleet/outcome.h"
@@ -72,10 +73,13 @@ void Health::SetProbed(Probed probed) {
   probed_ = probed;
 }
 
-void Health::OnProbe(bool ok) {
+void Health::OnProbe(bool ok, Instant now) {
   probe_failures_ = ok ? 0 : probe_failures_ + 1;
   probe_successes_ = ok ? probe_successes_ + 1 : 0;
-  if (ok && (probed_ == Probed::kUnknown || probe_successes_ >= rules_.healthy_after)) SetProbed(Probed::kUp);
+  if (ok && (probed_ == Probed::kUnknown || probe_successes_ >= rules_.healthy_after)) {
+    if (probed_ == Probed::kDown) slow_until_ = now + rules_.slow_start;
+    SetProbed(Probed::kUp);
+  }
   if (!ok && probe_failures_ >= rules_.unhealthy_after) SetProbed(Probed::kDown);
 }
 
@@ -94,7 +98,7 @@ void Health::OnFailure(Instant now) {
   Eject(now);
 }
 
-void Health::OnTrialSuccess() {
+void Health::OnTrialSuccess(Instant now) {
   OnContact();
   if (!ejected_ || !trial_running_) return;  // a new epoch closed it meanwhile
   trial_running_ = false;
@@ -102,7 +106,15 @@ void Health::OnTrialSuccess() {
   ejected_ = false;
   ejections_ = 0;
   failures_ = 0;
+  slow_until_ = now + rules_.slow_start;
   ++transitions_;
+}
+
+int32_t Health::SlowStartLimit(Instant now) const {
+  constexpr double kDoublings = 10;
+  if (now >= slow_until_) return std::numeric_limits<int32_t>::max();
+  const double gone = 1 - ToSeconds(slow_until_ - now) / ToSeconds(rules_.slow_start);
+  return static_cast<int32_t>(std::exp2(kDoublings * std::max(gone, 0.0)) + 1e-6);
 }
 
 void Health::OnTrialFailure(Instant now) {

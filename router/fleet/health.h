@@ -1,9 +1,10 @@
 // Health of one replica: active probes (down after `unhealthy_after` failures in a row, up after
 // `healthy_after`), and a circuit breaker on traffic (ejected after `eject_after` failures in a row, for
 // eject_time · 2^k; then half-open: one request at a time, `healthy_after` successes close it, one failure
-// opens it again for twice as long, at most 64 times eject_time). Back-pressure only cools: the replica is
-// chosen last until the cooling ends, and is never ejected by it. Time and events are arguments. Not
-// thread-safe.
+// opens it again for twice as long, at most 64 times eject_time). Who comes back from either starts slowly:
+// one request at a time at first, twice as many each tenth of slow_start. Back-pressure only cools: the
+// replica is chosen last until the cooling ends, and is never ejected by it. Time and events are arguments.
+// Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +14,26 @@
 
 namespace kvring::router {
 
+/// What becomes of a pool of which more than half is ejected.
+enum class PanicRule {
+  kRouteToAll,  // the ejected ones are chosen as well
+  kRefuse,      // nobody is: what is left would be overrun
+};
+
 struct HealthRules {
   int unhealthy_after = 3;
   int healthy_after = 2;
   int eject_after = 5;
   Duration eject_time = std::chrono::seconds(10);
+  Duration slow_start = std::chrono::seconds(10);  // after an ejection or a failure of probes; 0: none
+  PanicRule panic = PanicRule::kRouteToAll;
 };
 
 class Health {
  public:
   explicit Health(const HealthRules& rules) : rules_(rules) {}
 
-  void OnProbe(bool ok);
+  void OnProbe(bool ok, Instant now);
   /// The replica told its facts, or served: it is up without a probe.
   void OnContact();
   /// Of an ordinary request; ignored while ejected (it was sent before).
@@ -40,8 +49,12 @@ class Health {
   Instant cooling_end(Instant now) const { return std::max(cooling_until_, now); }
   /// Ejected, and its time is over: it may take one request as a test.
   bool wants_trial(Instant now) const { return ejected_ && !trial_running_ && now >= open_until_; }
+  /// Until when it starts slowly; past: it does not.
+  Instant slow_until() const { return slow_until_; }
+  /// How many requests it may have under way while it does.
+  int32_t SlowStartLimit(Instant now) const;
   void BeginTrial() { trial_running_ = true; }
-  void OnTrialSuccess();
+  void OnTrialSuccess(Instant now);
   void OnTrialFailure(Instant now);
   /// The trial ended without a verdict (client abort, back-pressure).
   void OnTrialForgotten() { trial_running_ = false; }
@@ -65,6 +78,7 @@ class Health {
   int ejections_ = 0;
   Instant open_until_{};
   Instant cooling_until_{};
+  Instant slow_until_{};
   uint64_t transitions_ = 0;
 };
 

@@ -46,7 +46,7 @@ bool Replica::Judge(OutcomeClass outcome, bool trial, Duration retry_after, Inst
   switch (outcome) {
     case OutcomeClass::kOk:
     case OutcomeClass::kClientError:
-      trial ? health.OnTrialSuccess() : health.OnSuccess();
+      trial ? health.OnTrialSuccess(now) : health.OnSuccess();
       break;
     case OutcomeClass::kBackpressure:
       if (trial) health.OnTrialForgotten();
@@ -83,7 +83,9 @@ ReplicaView Replica::View(Instant now) const {
           .prompt_tokens = counters.prompt_tokens,
           .cached_tokens = counters.cached_tokens,
           .load_stale = !load_fresh(now),
-          .health_transitions = health.transitions()};
+          .load_errors = load_errors,
+          .health_transitions = health.transitions(),
+          .block_size = block_size};
 }
 
 void Replica::UpdateReleaseRate(double seconds) {

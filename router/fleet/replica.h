@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/instant.h"
+#include "router/fleet/capacity_estimator.h"
 #include "router/fleet/health.h"
 #include "router/fleet/outcome.h"
 #include "router/fleet/replica_types.h"
@@ -80,6 +81,7 @@ struct Replica {
   double weight;
   int64_t kv_tokens;
   CapacitySource kv_source;
+  CapacityEstimator capacity;  // what kv_tokens is learnt with, where nobody tells
   Epoch epoch;
   int32_t block_size = 0;
   int32_t context_length = 0;
@@ -94,6 +96,8 @@ struct Replica {
   bool reported = false;
   Instant reported_at{};
   LoadReport report;
+  std::string load_error;  // why its load cannot be read; empty: it can, or nobody asked
+  uint64_t load_errors = 0;
   double decode_step_s = 0;     // EWMA; 0: unknown
   double release_rate = 0;      // EWMA of KV tokens freed per second; 0: unknown
   int64_t released_tokens = 0;  // since the last tick

@@ -99,6 +99,7 @@ void ReplicaTable::Rebuild(const std::string& model, CachedPool& cached, Instant
     if (member->draining() || member->weight <= 0) continue;
     ++candidates;
     cached.valid_until = std::min(cached.valid_until, member->health.NextChange(now));
+    pool.slow_until = std::max(pool.slow_until, member->health.slow_until());
     switch (member->state()) {
       case ReplicaState::kUp:
         (member->health.cooling(now) ? cooling : ready).push_back(member->slot);
@@ -116,7 +117,11 @@ void ReplicaTable::Rebuild(const std::string& model, CachedPool& cached, Instant
   }
   pool.eligible = !ready.empty() ? ready : !cooling.empty() ? cooling : starting;
   pool.panic = 2 * pool.ejected.size() > candidates;
-  if (pool.panic) pool.eligible.insert(pool.eligible.end(), pool.ejected.begin(), pool.ejected.end());
+  if (pool.panic && rules_.panic == PanicRule::kRefuse) {
+    pool.eligible.clear();
+  } else if (pool.panic) {
+    pool.eligible.insert(pool.eligible.end(), pool.ejected.begin(), pool.ejected.end());
+  }
   std::sort(pool.eligible.begin(), pool.eligible.end());
 }
 
@@ -141,6 +146,16 @@ std::span<const uint32_t> ReplicaTable::WithRoom(std::span<const uint32_t> slots
   return out;
 }
 
+std::span<const uint32_t> ReplicaTable::Warm(std::span<const uint32_t> slots, Instant now,
+                                             std::vector<uint32_t>& out) const {
+  out.clear();
+  for (const uint32_t slot : slots) {
+    const Replica& replica = *slots_[slot];
+    if (replica.load.in_flight < replica.health.SlowStartLimit(now)) out.push_back(slot);
+  }
+  return out.empty() ? slots : std::span<const uint32_t>(out);
+}
+
 Instant ReplicaTable::CoolingEnd(std::span<const uint32_t> slots, Instant now) const {
   Instant first{std::numeric_limits<int64_t>::max()};
   for (const uint32_t slot : slots) first = std::min(first, slots_[slot]->health.cooling_end(now));
@@ -160,6 +175,7 @@ void ReplicaTable::OnLoadReport(Replica& replica, const LoadReport& report, Inst
   if (told > 0) told_rate_ = told_rate_ == 0 ? told : told_rate_ + kToldWeight * (told - told_rate_);
   if (report.decode_step_seconds > 0) replica.decode_step_s = report.decode_step_seconds;
   replica.report = report;
+  replica.load_error.clear();
   replica.reported = true;
   replica.reported_at = now;
 }

@@ -48,6 +48,7 @@ class ReplicaTable {
     std::vector<uint32_t> members;   // all that serve the model, whatever their state
     std::vector<uint32_t> ejected;   // those that could serve but for their ejection
     bool panic = false;
+    Instant slow_until{};  // until then some member starts slowly
   };
   const Pool& PoolOf(const std::string& resolved_model, Instant now);
   /// The pool's eligible slots but for those of `excluded`; kept in `allowed`.
@@ -57,6 +58,10 @@ class ReplicaTable {
   /// kept in `out`.
   std::span<const uint32_t> WithRoom(std::span<const uint32_t> slots, int32_t max_in_flight, Instant now,
                                      std::vector<uint32_t>& out) const;
+  /// Those of `slots` that do not start slowly, or have room while they do; all where that leaves none. Kept
+  /// in `out`.
+  std::span<const uint32_t> Warm(std::span<const uint32_t> slots, Instant now,
+                                 std::vector<uint32_t>& out) const;
   /// When the first of `slots` stops cooling, if all of them do; `now` otherwise.
   Instant CoolingEnd(std::span<const uint32_t> slots, Instant now) const;
   /// An ejected member of the pool whose time is over and that has no trial running.
@@ -68,6 +73,7 @@ class ReplicaTable {
   uint64_t membership_version() const { return membership_version_; }
 
   PrefillModel& prefill_model() { return prefill_model_; }
+  const PrefillModel& prefill_model() const { return prefill_model_; }
   /// Keeps what a replica said of its load.
   void OnLoadReport(Replica& replica, const LoadReport& report, Instant now);
   /// Effective prefill tokens per second of one: the fleet's, over how much slower this replica is. Replicas

@@ -2,6 +2,7 @@
 // events, view. Plain values; owned by whoever holds them.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,12 +51,45 @@ enum class CacheEventKind { kStored, kRemoved, kCleared };
 struct CacheEvent {
   CacheEventKind kind = CacheEventKind::kStored;
   BlockHash block;
-  BlockHash parent;
+  std::optional<BlockHash> parent;  // must be known, where it is told; the first block of a chain has none
+};
+
+/// How a batch goes on from the ones before it.
+enum class BatchStart {
+  kFollows,   // its sequence numbers say
+  kSnapshot,  // its events are all that is held
+  kResumes,   // what came before is lost and nobody can repeat it
 };
 struct CacheEventBatch {
   Epoch epoch;
   uint64_t first_sequence = 0;
   std::span<const CacheEvent> events;
+  BatchStart start = BatchStart::kFollows;
+  uint64_t numbers = 0;      // sequence numbers that it takes; 0: one per event
+  int32_t block_tokens = 0;  // tokens per block; 0: as the replica's facts say
+};
+
+/// What became of a batch.
+enum class BatchFate {
+  kApplied,
+  kIgnored,  // a repeat, or of another life
+  kGap,      // something is missing: nothing told counts until a batch from `wanted` on, or another start
+};
+struct EventsTaken {
+  BatchFate fate = BatchFate::kApplied;
+  uint64_t wanted = 0;  // with kGap: the first sequence number that is missing
+};
+
+/// How far the replica's own word about its cache is known.
+enum class EventsState { kNone, kWhole, kPartial, kMissing };
+/// "none", "whole", "partial" (true, but not all of it), "missing" (a gap: nothing is believed).
+std::string_view EventsStateName(EventsState state);
+struct EventsView {
+  EventsState state = EventsState::kNone;
+  int32_t block_tokens = 0;
+  uint64_t blocks = 0;
+  uint64_t gaps = 0;
+  uint64_t repeats = 0;  // batches that had come before
 };
 
 enum class ReplicaState { kStarting, kUp, kDown, kEjected, kDraining };
@@ -80,8 +114,11 @@ struct ReplicaView {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   double prefill_tokens_per_second = 0;
-  bool load_stale = true;  // no load report within the staleness bound: own counts are used
+  bool load_stale = true;    // no load report within the staleness bound: own counts are used
+  uint64_t load_errors = 0;  // times that its load could not be read
   uint64_t health_transitions = 0;
+  int32_t block_size = 0;  // tokens per engine block; 0: not told
+  EventsView events;
 };
 
 }  // namespace kvring::router

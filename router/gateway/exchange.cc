@@ -52,7 +52,7 @@ void Exchange::Reset() {
   route_ = GenerationRoute::kNone;
   has_prompt_ = body_decoded_ = known_to_router_ = owes_completion_ = refused_ = head_sent_ = first_byte_ =
       scan_ = may_insert_ = paused_ = false;
-  attempts_ = status_ = 0;
+  attempts_ = losses_ = status_ = 0;
   excluded_.clear();
   usage_told_.reset();
   last_bytes_.reset();

@@ -54,6 +54,7 @@ class Exchange final : public net::RequestOwner, public AnswerSink, private net:
   void Proceed();
   void Refuse();
   void StartAttempt();
+  Duration FirstByteBound() const;
   bool TryElsewhere(const AttemptFailure& failure);
   void Complete(OutcomeClass outcome);
 
@@ -94,6 +95,7 @@ class Exchange final : public net::RequestOwner, public AnswerSink, private net:
   bool owes_completion_ = false;
   bool refused_ = false;
   int attempts_ = 0;
+  int losses_ = 0;  // attempts whose replica had the request and was lost
   std::vector<ReplicaId> excluded_;
   Decision decision_;
   std::shared_ptr<Endpoint> endpoint_;  // shared: a member may leave while the request runs

@@ -84,15 +84,27 @@ void Exchange::StartAttempt() {
                               .head = forward_head_,
                               .body = client_.body(),
                               .to_head_request = client_.head().method == "HEAD",
+                              .first_byte = FirstByteBound(),
                               .route = route_,
                               .openai = route_ == GenerationRoute::kNone ? nullptr : &openai_,
                               .session = session_name_},
                              *this);
 }
 
+// The core knows how long a first token may take here. A whole answer over HTTP shows none: there the
+// configured bound alone holds.
+Duration Exchange::FirstByteBound() const {
+  const Duration most = loop_.shared().options.timeouts.first_byte;
+  const bool tells_tokens =
+      route_ != GenerationRoute::kNone && (openai_.stream || endpoint_->url.scheme == "grpc");
+  if (!tells_tokens || decision_.patience.count() == 0) return most;
+  return std::min(decision_.patience, most);
+}
+
 // Reports the failed attempt and moves on. False: no attempt is left, or no other replica.
 bool Exchange::TryElsewhere(const AttemptFailure& failure) {
-  if (attempts_ >= loop_.shared().options.max_attempts) return false;
+  const GatewayOptions& options = loop_.shared().options;
+  if (attempts_ >= options.max_attempts || losses_ >= options.max_losses) return false;
   loop_.shared().guard.With([&](Router& router) { router.OnAttemptFailed(id_, failure, Now()); });
   excluded_.push_back(*decision_.replica);
   const Decision before = decision_;
@@ -134,6 +146,7 @@ void Exchange::OnFailed(const UpstreamFailure& failure) {
        {"attempt", attempts_}});
   if (head_sent_) return BreakOff(failure.outcome);
   answer_head_.clear();
+  losses_ += failure.lost ? 1 : 0;
   if (TryElsewhere({.outcome = failure.outcome, .retry_after = failure.retry_after})) return Proceed();
   Complete(failure.outcome);
   if (failure.outcome == OutcomeClass::kTimeout) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/block_hash.h"
+#include "common/runtime/clock.h"
 #include "common/runtime/log.h"
 #include "kvring/v1/inference.grpc.pb.h"
 #include "router/gateway/exchange_channel.h"
@@ -38,9 +40,10 @@ class ExchangeClient::Core {
   }
   ~Core();
 
-  absl::StatusOr<uint64_t> Start(v1::GenerateRequest request, uint32_t timeout_ms,
+  absl::StatusOr<uint64_t> Start(v1::GenerateRequest request, const CallTimes& times,
                                  std::shared_ptr<ExchangeSink> sink);
   void Cancel(uint64_t id);
+  void ExpireLate(Instant now);
   void BreakWaiting(std::string_view what);
   bool connected() const {
     absl::MutexLock lock(&mutex_);
@@ -56,6 +59,8 @@ class ExchangeClient::Core {
   struct Call {
     std::shared_ptr<ExchangeSink> sink;
     bool any_delta = false;
+    Duration idle{};
+    std::optional<Instant> until;
   };
   struct Probe {
     grpc::ClientContext context;
@@ -236,7 +241,9 @@ void ExchangeClient::Core::Deliver(v1::ExchangeResponse::Event& event) {
     absl::MutexLock lock(&mutex_);
     const auto it = calls_.find(event.id());
     if (it == calls_.end()) return;  // cancelled
-    it->second.any_delta |= event.response().has_delta();
+    Call& call = it->second;
+    call.any_delta |= event.response().has_delta();
+    if (call.any_delta) call.until = call.idle.count() > 0 ? std::optional(Now() + call.idle) : std::nullopt;
     sink = it->second.sink;
     if (IsLast(event.response())) calls_.erase(it);
   }
@@ -263,7 +270,7 @@ void ExchangeClient::Core::OnStreamDone(const grpc::Status& status) {
     outgoing_.clear();
     writing_ = false;
   }
-  for (auto& [id, call] : broken) call.sink->OnBroken(why, call.any_delta);
+  for (auto& [id, call] : broken) call.sink->OnBroken({.what = why, .any_delta = call.any_delta});
   listener_.OnDown(why);
   absl::MutexLock lock(&mutex_);
   if (!stopping_) {
@@ -316,12 +323,12 @@ void ExchangeClient::Core::OnProbed(bool ok) {
 
 // ---- requests ----
 
-absl::StatusOr<uint64_t> ExchangeClient::Core::Start(v1::GenerateRequest request, uint32_t timeout_ms,
+absl::StatusOr<uint64_t> ExchangeClient::Core::Start(v1::GenerateRequest request, const CallTimes& times,
                                                      std::shared_ptr<ExchangeSink> sink) {
   v1::ExchangeRequest message;
   v1::Start& start = *message.mutable_start();
   *start.mutable_request() = std::move(request);
-  start.set_timeout_ms(timeout_ms);
+  start.set_timeout_ms(times.client_ms);
   absl::MutexLock lock(&mutex_);
   start.set_id(next_id_);
   const size_t size = message.ByteSizeLong();
@@ -334,7 +341,10 @@ absl::StatusOr<uint64_t> ExchangeClient::Core::Start(v1::GenerateRequest request
     return absl::UnavailableError(absl::StrCat(options_.address, ": not connected"));
   }
   const uint64_t id = next_id_++;
-  calls_[id].sink = std::move(sink);
+  Call& call = calls_[id];
+  call.sink = std::move(sink);
+  call.idle = times.idle;
+  if (times.first_delta.count() > 0) call.until = Now() + times.first_delta;
   outgoing_.push_back(std::move(message));
   WriteNext();
   return id;
@@ -359,7 +369,28 @@ void ExchangeClient::Core::BreakWaiting(std::string_view what) {
       it = calls_.erase(it);
     }
   }
-  for (const auto& sink : broken) sink->OnBroken(what, false);
+  for (const auto& sink : broken) sink->OnBroken({.what = what});
+}
+
+void ExchangeClient::Core::ExpireLate(Instant now) {
+  std::vector<Call> late;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (auto it = calls_.begin(); it != calls_.end();) {
+      if (!it->second.until || now < *it->second.until) {
+        ++it;
+        continue;
+      }
+      late.push_back(std::move(it->second));
+      SendCancel(it->first);
+      it = calls_.erase(it);
+    }
+  }
+  for (const Call& call : late) {
+    call.sink->OnBroken({.what = call.any_delta ? "the answer stalled" : "no first token in time",
+                         .any_delta = call.any_delta,
+                         .late = true});
+  }
 }
 
 void ExchangeClient::Core::SendCancel(uint64_t id) {
@@ -393,10 +424,11 @@ ExchangeClient::ExchangeClient(ExchangeOptions options, ExchangeListener& listen
     : core_(std::make_unique<Core>(std::move(options), listener)) {}
 ExchangeClient::~ExchangeClient() = default;
 
-absl::StatusOr<uint64_t> ExchangeClient::Start(v1::GenerateRequest request, uint32_t timeout_ms,
+absl::StatusOr<uint64_t> ExchangeClient::Start(v1::GenerateRequest request, const CallTimes& times,
                                                std::shared_ptr<ExchangeSink> sink) {
-  return core_->Start(std::move(request), timeout_ms, std::move(sink));
+  return core_->Start(std::move(request), times, std::move(sink));
 }
+void ExchangeClient::ExpireLate(Instant now) { core_->ExpireLate(now); }
 void ExchangeClient::Cancel(uint64_t id) { core_->Cancel(id); }
 void ExchangeClient::BreakWaiting(std::string_view what) { core_->BreakWaiting(what); }
 bool ExchangeClient::connected() const { return core_->connected(); }

@@ -34,15 +34,28 @@ class ExchangeListener {
   virtual void OnProbe(bool ok) = 0;
 };
 
+/// How a request ended without its last event.
+struct BrokenCall {
+  std::string_view what;
+  bool any_delta = false;
+  bool late = false;  // given up by the request's own bounds
+};
+
+/// Bounds of one request; 0: none.
+struct CallTimes {
+  uint32_t client_ms = 0;  // what is left of the client's time: the replica ends it then
+  Duration first_delta{};  // no delta within it: given up
+  Duration idle{};         // no event for so long after the first delta: given up
+};
+
 /// Takes the answer to one request.
 class ExchangeSink {
  public:
   virtual ~ExchangeSink() = default;
   /// Ends with an event that holds `usage` or `error`.
   virtual void OnEvent(v1::GenerateResponse event) = 0;
-  /// The connection broke before the last event, or the request was given up by BreakWaiting. `any_delta`: a
-  /// delta had come.
-  virtual void OnBroken(std::string_view what, bool any_delta) = 0;
+  /// The connection broke before the last event, or the request was given up (BreakWaiting, ExpireLate).
+  virtual void OnBroken(const BrokenCall& broken) = 0;
 };
 
 struct ExchangeOptions {
@@ -65,9 +78,11 @@ class ExchangeClient {
 
   /// Sends the request; the sink may hear of it before this returns. The id is for Cancel. Errors, of which
   /// the sink hears nothing: Unavailable (not connected), ResourceExhausted (larger than a message may be:
-  /// size and limit are named). `timeout_ms`: what is left of the client's time; 0: no limit.
-  absl::StatusOr<uint64_t> Start(v1::GenerateRequest request, uint32_t timeout_ms,
+  /// size and limit are named).
+  absl::StatusOr<uint64_t> Start(v1::GenerateRequest request, const CallTimes& times,
                                  std::shared_ptr<ExchangeSink> sink);
+  /// Gives up the requests whose bounds have passed, here and at the replica. Call it every few 100 ms.
+  void ExpireLate(Instant now);
   /// The replica frees the request's blocks. Unknown and ended ids are nothing.
   void Cancel(uint64_t id);
   /// Gives up the requests that had no delta yet (OnBroken): the replica is frozen, and they can still go

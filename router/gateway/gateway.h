@@ -34,6 +34,7 @@ struct GatewayOptions {
   UpstreamTimeouts timeouts;
   ProbeOptions probes;
   int max_attempts = 3;  // the first included
+  int max_losses = 2;    // a request that lost so many replicas may be what kills them: it is not tried again
   bool decision_headers = true;
   // Where a session's name is looked for, in order: "header:NAME", "body:prompt_cache_key", "body:user".
   std::vector<std::string> session_keys = {"header:X-Session-Id", "body:prompt_cache_key", "body:user"};

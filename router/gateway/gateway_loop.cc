@@ -30,7 +30,8 @@ absl::StatusOr<std::vector<SessionRule>> ParseSessionRules(const std::vector<std
 
 GatewayLoop::GatewayLoop(GatewayShared& shared, net::EventLoop& loop)
     : shared_(shared), loop_(loop), http_(loop, shared.options.timeouts, shared.upstream_counters) {
-  if (shared.grpc) grpc_ = shared.grpc([&loop](std::function<void()> task) { loop.Post(std::move(task)); });
+  const auto post = [&loop](std::function<void()> task) { loop.Post(std::move(task)); };
+  if (shared.grpc) grpc_ = shared.grpc(shared.options.timeouts, post);
   loop_.Watch(*this);
 }
 

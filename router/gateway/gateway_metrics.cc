@@ -31,6 +31,16 @@ void SetReplicaGauges(MetricRegistry& registry, const ReplicaView& view) {
         static_cast<double>(view.kv_capacity_tokens));
   gauge("kvring_replica_requests", "Requests sent to the replica since it joined.",
         static_cast<double>(view.requests));
+  gauge("kvring_replica_stale_load", "1 while no fresh load report is there and own counts are used.",
+        view.load_stale ? 1 : 0);
+  gauge("kvring_replica_load_probe_errors", "Times that the replica's load could not be read.",
+        static_cast<double>(view.load_errors));
+  gauge("kvring_replica_cache_event_gaps", "Gaps in the replica's cache events.",
+        static_cast<double>(view.events.gaps));
+  gauge("kvring_replica_cache_events_missing", "1 while its cache events have a gap and are not believed.",
+        view.events.state == EventsState::kMissing ? 1 : 0);
+  gauge("kvring_replica_health_transitions", "Changes of health (probes, ejections) since it joined.",
+        static_cast<double>(view.health_transitions));
   gauge("kvring_replica_failures", "Failed requests of the replica since it joined.",
         static_cast<double>(view.failures));
 }
@@ -94,13 +104,22 @@ GatewayMetrics::GatewayMetrics(MetricRegistry& registry)
 std::string MetricsPage(const MetricRegistry& registry, RouterGuard& guard,
                         const HttpUpstreamCounters& upstream, size_t client_connections) {
   const Instant now = Now();
-  const auto [views, totals, queue] = guard.With([&](Router& router) {
-    return std::tuple(router.Replicas(now), router.totals(), router.queue_stats());
+  const auto [views, totals, queue, anomalies, warnings, refused, panics] = guard.With([&](Router& router) {
+    return std::tuple(router.Replicas(now), router.totals(), router.queue_stats(), router.usage_anomalies(),
+                      router.Warnings().size(), router.retries_refused(), router.Panics().size());
   });
   MetricRegistry scrape;
   for (const ReplicaView& view : views) SetReplicaGauges(scrape, view);
   SetTotals(scrape, totals);
   SetQueue(scrape, queue);
+  SetCounter(scrape, "kvring_usage_anomalies_total", "Usage reports with counts that cannot be; put right.",
+             anomalies);
+  SetCounter(scrape, "kvring_retries_refused_total", "Retries that the fleet's budget did not allow.",
+             refused);
+  scrape.GetGauge("kvring_panic_pools", "Pools of which more than half is ejected.")
+      .Set(static_cast<double>(panics));
+  scrape.GetGauge("kvring_warnings", "Things that /admin/v1/health warns of.")
+      .Set(static_cast<double>(warnings));
   scrape.GetGauge("kvring_client_connections", "Open client connections.")
       .Set(static_cast<double>(client_connections));
   scrape.GetGauge("kvring_replicas", "Members of the fleet.").Set(static_cast<double>(views.size()));

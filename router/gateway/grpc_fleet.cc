@@ -80,11 +80,16 @@ void GrpcReplica::OnCacheEvents(const v1::CacheEvents& message) {
   std::vector<CacheEvent> events;
   events.reserve(static_cast<size_t>(message.events_size()));
   for (const v1::CacheEvent& event : message.events()) {
-    events.push_back({KindOf(event.kind()), {event.block_hash()}, {event.parent_hash()}});
+    events.push_back({KindOf(event.kind()), {event.block_hash()}, std::nullopt});
   }
-  const CacheEventBatch batch{
+  CacheEventBatch batch{
       .epoch = {message.epoch()}, .first_sequence = message.first_sequence(), .events = events};
-  guard_.With([&](Router& router) { router.OnCacheEvents(id_, batch, Now()); });
+  // What is missing was told while no stream was open, and is not told again.
+  guard_.With([&](Router& router) {
+    if (router.OnCacheEvents(id_, batch, Now()).fate != BatchFate::kGap) return;
+    batch.start = BatchStart::kResumes;
+    router.OnCacheEvents(id_, batch, Now());
+  });
 }
 
 void GrpcReplica::OnDown(std::string_view why) {
@@ -130,6 +135,7 @@ class GrpcFleet::Follower final : private net::Ticked {
 
  private:
   void OnTick(Instant now) override {
+    fleet_.ExpireLate(now);
     if (now < next_) return;
     next_ = now + kFollowInterval;
     fleet_.Refresh();
@@ -187,6 +193,17 @@ void GrpcFleet::Follow(const std::vector<ReplicaView>& views) {
   }
 }
 
+// With no lock held: who hears of it may look for another replica at once.
+void GrpcFleet::ExpireLate(Instant now) {
+  std::vector<std::shared_ptr<GrpcReplica>> all;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [id, replica] : replicas_) all.push_back(replica);
+    all.insert(all.end(), retired_.begin(), retired_.end());
+  }
+  for (const auto& replica : all) replica->client().ExpireLate(now);
+}
+
 void GrpcFleet::EndRetired() {
   std::vector<std::shared_ptr<GrpcReplica>> ended;  // outlives the lock: its end waits for calls under way
   absl::MutexLock lock(&mutex_);
@@ -198,7 +215,9 @@ void GrpcFleet::EndRetired() {
 }
 
 UpstreamFactory GrpcFleet::Upstreams() {
-  return [this](LoopPoster poster) { return MakeGrpcUpstream(*this, std::move(poster)); };
+  return [this](const UpstreamTimeouts& timeouts, LoopPoster poster) {
+    return MakeGrpcUpstream(*this, timeouts, std::move(poster));
+  };
 }
 
 }  // namespace kvring::router

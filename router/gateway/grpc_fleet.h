@@ -63,6 +63,7 @@ class GrpcFleet {
   void Follow(const std::vector<ReplicaView>& views) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   /// Ends the connections of members that left, once their last request has let go.
   void EndRetired();
+  void ExpireLate(Instant now);
 
   RouterGuard& guard_;
   const ExchangeOptions options_;

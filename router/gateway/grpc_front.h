@@ -29,9 +29,10 @@ namespace kvring::router {
 struct GrpcFrontOptions {
   std::string listen = "127.0.0.1:0";
   int max_attempts = 3;  // the first included
+  int max_losses = 2;    // as on the HTTP front
   size_t max_message_bytes = size_t{64} << 20;
   bool decision_metadata = true;
-  UpstreamTimeouts timeouts;                   // of HTTP replicas
+  UpstreamTimeouts timeouts;
   std::map<std::string, std::string> aliases;  // model name as asked -> as served
   std::vector<std::string> api_keys;
   std::map<std::string, std::string> replica_keys;  // by URL: bearer token that a replica wants

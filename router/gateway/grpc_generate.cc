@@ -110,6 +110,14 @@ void GenerateCall::StartAttempt() {
                 OutcomeClass::kReplicaError);
 }
 
+CallTimes GenerateCall::Times() const {
+  const UpstreamTimeouts& bounds = shared_.options.timeouts;
+  const Duration patience = decision_.patience.count() > 0 ? decision_.patience : bounds.first_byte;
+  return {.client_ms = TimeLeftMs(*context_),
+          .first_delta = std::min(patience, bounds.first_byte),
+          .idle = bounds.idle};
+}
+
 absl::Status GenerateCall::StartAtReplica() {
   running_.reset();
   generated_ = request_.tokens.empty() ? AnswerPrefix(request_.chat) : "";
@@ -123,14 +131,15 @@ absl::Status GenerateCall::StartAtReplica() {
                            .endpoint = endpoint,
                            .name = name_,
                            .chat = request_.chat,
-                           .body = OpenAiBodyOf(*message_, model_)};
+                           .body = OpenAiBodyOf(*message_, model_),
+                           .first_byte = Times().first_delta};
     running_ = shared_.bridge.Start(std::move(request), std::move(sink));
     return absl::OkStatus();
   }
   v1::GenerateRequest forward = *message_;
   if (!request_.model.empty() && model_ != request_.model) forward.set_model(model_);
   forward.set_request_id(name_);
-  const auto started = grpc_->client().Start(std::move(forward), TimeLeftMs(*context_), std::move(sink));
+  const auto started = grpc_->client().Start(std::move(forward), Times(), std::move(sink));
   if (started.ok()) running_ = *started;
   return started.status();
 }
@@ -192,16 +201,21 @@ void GenerateCall::TakeUsage(v1::Usage& usage) {
   Complete(OutcomeClass::kOk, told ? std::optional(report) : std::nullopt);
 }
 
-void GenerateCall::OnBroken(int attempt, std::string_view what, bool any_delta) {
+void GenerateCall::OnBroken(int attempt, const BrokenCall& broken) {
   absl::MutexLock lock(&mutex_);
   if (attempt != attempt_ || !owes_completion_) return;
   running_.reset();
+  ++losses_;
   Log(LogLevel::kInfo, "gateway", "attempt failed",
       {{"request", name_},
        {"replica", replica_name_},
-       {"why", what},
+       {"why", broken.what},
        {"attempt", attempt_},
-       {"began", any_delta ? 1 : 0}});
+       {"began", broken.any_delta ? 1 : 0}});
+  if (broken.late) {
+    return AttemptFailed({504, "server_error", "replica_timeout", "", "The replica did not answer in time."},
+                         OutcomeClass::kTimeout);
+  }
   AttemptFailed({502, "server_error", "replica_failed", "", "The replica could not be reached or broke off."},
                 OutcomeClass::kReplicaError);
 }
@@ -215,7 +229,8 @@ void GenerateCall::AttemptFailed(const openai::ApiError& error, OutcomeClass out
 }
 
 bool GenerateCall::TryElsewhere(OutcomeClass outcome) {
-  if (attempt_ >= shared_.options.max_attempts || reactor_ == nullptr) return false;
+  const GrpcFrontOptions& options = shared_.options;
+  if (attempt_ >= options.max_attempts || losses_ >= options.max_losses || reactor_ == nullptr) return false;
   shared_.guard.With([&](Router& router) { router.OnAttemptFailed(id_, {.outcome = outcome}, Now()); });
   excluded_.push_back(*decision_.replica);
   std::erase_if(outgoing_, [](const v1::GenerateResponse& event) { return event.has_admitted(); });

@@ -44,7 +44,7 @@ class GenerateCall final : public QueueListener, public std::enable_shared_from_
 
   void Begin(Reactor* reactor);
   void OnEvent(int attempt, v1::GenerateResponse event);
-  void OnBroken(int attempt, std::string_view what, bool any_delta);
+  void OnBroken(int attempt, const BrokenCall& broken);
   void OnWritten(bool ok);
   void OnCancel();
   void Detach();
@@ -59,6 +59,7 @@ class GenerateCall final : public QueueListener, public std::enable_shared_from_
   bool Route() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Refuse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  CallTimes Times() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status StartAtReplica() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool TryElsewhere(OutcomeClass outcome) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -91,7 +92,8 @@ class GenerateCall final : public QueueListener, public std::enable_shared_from_
   std::vector<ReplicaId> excluded_ ABSL_GUARDED_BY(mutex_);
   Decision decision_ ABSL_GUARDED_BY(mutex_);
   std::string replica_name_ ABSL_GUARDED_BY(mutex_);
-  int attempt_ ABSL_GUARDED_BY(mutex_) = 0;                    // events of others are late
+  int attempt_ ABSL_GUARDED_BY(mutex_) = 0;  // events of others are late
+  int losses_ ABSL_GUARDED_BY(mutex_) = 0;   // attempts whose replica had the request and was lost
   std::shared_ptr<GrpcReplica> grpc_ ABSL_GUARDED_BY(mutex_);  // of this attempt; null: over HTTP
   std::optional<uint64_t> running_ ABSL_GUARDED_BY(mutex_);
   bool any_delta_ ABSL_GUARDED_BY(mutex_) = false;
@@ -109,9 +111,7 @@ class GenerateCall::Sink final : public ExchangeSink {
  public:
   Sink(std::shared_ptr<GenerateCall> call, int attempt) : call_(std::move(call)), attempt_(attempt) {}
   void OnEvent(v1::GenerateResponse event) override { call_->OnEvent(attempt_, std::move(event)); }
-  void OnBroken(std::string_view what, bool any_delta) override {
-    call_->OnBroken(attempt_, what, any_delta);
-  }
+  void OnBroken(const BrokenCall& broken) override { call_->OnBroken(attempt_, broken); }
 
  private:
   const std::shared_ptr<GenerateCall> call_;  // shared with the reactor, which may end first

@@ -79,6 +79,7 @@ class HttpBridge::Impl {
                           .name = request_.name,
                           .head = head_,
                           .body = request_.body,
+                          .first_byte = request_.first_byte,
                           .route = request_.chat ? GenerationRoute::kChat : GenerationRoute::kCompletions},
                          *this);
     }
@@ -121,7 +122,8 @@ class HttpBridge::Impl {
     }
     void OnFailed(const UpstreamFailure& failure) override {
       attempt_ = nullptr;
-      if (!errored_) sink_->OnBroken(failure.what, any_delta_);
+      const bool late = failure.outcome == OutcomeClass::kTimeout;
+      if (!errored_) sink_->OnBroken({.what = failure.what, .any_delta = any_delta_, .late = late});
       bridge_.End(id_);
     }
     void Tell(std::vector<v1::GenerateResponse> events) {

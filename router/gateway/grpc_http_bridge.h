@@ -20,7 +20,8 @@ struct BridgedRequest {
   std::shared_ptr<const Endpoint> endpoint;  // shared: members may leave while requests run
   std::string name;                          // x-request-id
   bool chat = false;
-  std::string body;  // OpenAI JSON
+  std::string body;       // OpenAI JSON
+  Duration first_byte{};  // no first byte within it: given up
 };
 
 class HttpBridge {

@@ -20,6 +20,8 @@ struct Arrival {
   uint64_t attempt = 0;
   std::optional<v1::GenerateResponse> event;
   std::string broken;  // where there is no event
+  bool late = false;
+  bool lost = false;
 };
 
 // Between gRPC's threads and the loop; shared by both.
@@ -65,8 +67,8 @@ class InboxSink final : public ExchangeSink {
  public:
   InboxSink(std::shared_ptr<Inbox> inbox, uint64_t attempt) : inbox_(std::move(inbox)), attempt_(attempt) {}
   void OnEvent(v1::GenerateResponse event) override { inbox_->Push({attempt_, std::move(event), ""}); }
-  void OnBroken(std::string_view what, bool) override {
-    inbox_->Push({attempt_, std::nullopt, std::string(what)});
+  void OnBroken(const BrokenCall& broken) override {
+    inbox_->Push({attempt_, std::nullopt, std::string(broken.what), broken.late, true});
   }
 
  private:
@@ -105,8 +107,8 @@ class GrpcAttempt final : public Attempt {
 
 class GrpcUpstream final : public Upstream {
  public:
-  GrpcUpstream(GrpcFleet& fleet, LoopPoster poster)
-      : fleet_(fleet), inbox_(std::make_shared<Inbox>(this, std::move(poster))) {}
+  GrpcUpstream(GrpcFleet& fleet, const UpstreamTimeouts& timeouts, LoopPoster poster)
+      : fleet_(fleet), timeouts_(timeouts), inbox_(std::make_shared<Inbox>(this, std::move(poster))) {}
   ~GrpcUpstream() override {
     inbox_->Close();
     for (auto& [id, attempt] : attempts_) {
@@ -130,6 +132,7 @@ class GrpcUpstream final : public Upstream {
   void Refuse(uint64_t id, const openai::ApiError& error);
 
   GrpcFleet& fleet_;
+  const UpstreamTimeouts timeouts_;
   const std::shared_ptr<Inbox> inbox_;
   uint64_t next_id_ = 1;
   std::map<uint64_t, std::unique_ptr<GrpcAttempt>> attempts_;
@@ -178,7 +181,9 @@ void GrpcAttempt::Tell(const Arrival& arrival) {
   if (!arrival.event) {
     ended_ = true;
     upstream_.Sweep(id_);
-    return sink_->OnFailed({.outcome = OutcomeClass::kReplicaError, .what = arrival.broken});
+    return sink_->OnFailed({.outcome = arrival.late ? OutcomeClass::kTimeout : OutcomeClass::kReplicaError,
+                            .what = arrival.broken,
+                            .lost = arrival.lost});
   }
   last = answer->Take(*arrival.event, *sink_, ended_);
   if (last && !std::exchange(ended_, true)) upstream_.Sweep(id_);
@@ -215,7 +220,9 @@ void GrpcUpstream::Send(const UpstreamRequest& request, uint64_t id, GrpcAttempt
   // U+FFFD in it.
   AppendValidUtf8(*message.mutable_session_id(), request.session);
   message.set_request_id(std::string(request.name));
-  auto call = attempt.replica->client().Start(std::move(message), 0, std::make_shared<InboxSink>(inbox_, id));
+  const CallTimes times{.first_delta = request.first_byte, .idle = timeouts_.idle};
+  auto call =
+      attempt.replica->client().Start(std::move(message), times, std::make_shared<InboxSink>(inbox_, id));
   if (call.ok()) {
     attempt.call = *call;
   } else if (call.status().code() == absl::StatusCode::kResourceExhausted) {
@@ -248,8 +255,9 @@ void GrpcUpstream::Drain() {
 
 }  // namespace
 
-std::unique_ptr<Upstream> MakeGrpcUpstream(GrpcFleet& fleet, LoopPoster poster) {
-  return std::make_unique<GrpcUpstream>(fleet, std::move(poster));
+std::unique_ptr<Upstream> MakeGrpcUpstream(GrpcFleet& fleet, const UpstreamTimeouts& timeouts,
+                                           LoopPoster poster) {
+  return std::make_unique<GrpcUpstream>(fleet, timeouts, std::move(poster));
 }
 
 }  // namespace kvring::router

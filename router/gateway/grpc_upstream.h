@@ -16,6 +16,7 @@ namespace kvring::router {
 class GrpcFleet;
 
 /// `fleet` outlives it.
-std::unique_ptr<Upstream> MakeGrpcUpstream(GrpcFleet& fleet, LoopPoster poster);
+std::unique_ptr<Upstream> MakeGrpcUpstream(GrpcFleet& fleet, const UpstreamTimeouts& timeouts,
+                                           LoopPoster poster);
 
 }  // namespace kvring::router

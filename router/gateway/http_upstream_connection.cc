@@ -34,7 +34,7 @@ void HttpUpstreamConnection::Run(const UpstreamRequest& request, AnswerSink& sin
   request_ = request;
   sink_ = &sink;
   sent_ = 0;
-  any_byte_ = false;
+  any_byte_ = lost_ = false;
   paused_ = false;
   reused_ = state_ == State::kIdle;
   scanner_.Reset();
@@ -97,7 +97,7 @@ void HttpUpstreamConnection::OnConnected(const ErrorCode& error) {
 
 // Head and body go out together; what the socket does not take waits where it is.
 void HttpUpstreamConnection::SendRequest() {
-  deadline_kind_ = pool_.timeouts_.first_byte;
+  deadline_kind_ = request_.first_byte.count() > 0 ? request_.first_byte : pool_.timeouts_.first_byte;
   deadline_ = Now() + deadline_kind_;
   const size_t head_bytes = request_.head.size();
   const size_t total = head_bytes + request_.body.size();
@@ -176,6 +176,7 @@ void HttpUpstreamConnection::OnReadEnd(bool clean) {
 }
 
 void HttpUpstreamConnection::FailOrReplay(std::string_view what) {
+  lost_ = true;
   if (!reused_ || any_byte_) return Fail(OutcomeClass::kReplicaError, what);
   reused_ = false;
   pool_.counters_.stale_replays.fetch_add(1, std::memory_order_relaxed);
@@ -308,7 +309,8 @@ void HttpUpstreamConnection::Fail(OutcomeClass outcome, std::string_view what) {
   AnswerSink* sink = std::exchange(sink_, nullptr);
   const Pointer alive(this);
   Close();
-  if (sink != nullptr) sink->OnFailed({.outcome = outcome, .what = what});
+  const bool lost = lost_ || outcome == OutcomeClass::kTimeout;
+  if (sink != nullptr) sink->OnFailed({.outcome = outcome, .what = what, .lost = lost});
 }
 
 void HttpUpstreamConnection::Resume() {

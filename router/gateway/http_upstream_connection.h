@@ -68,6 +68,7 @@ class HttpUpstreamConnection final
   bool paused_ = false;
   bool reused_ = false;    // this attempt runs on a connection that has served before
   bool any_byte_ = false;  // of this answer
+  bool lost_ = false;      // the connection ended under this request, if only a kept one that it met stale
   bool head_reusable_ = false;
 
   UpstreamRequest request_;

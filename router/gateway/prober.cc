@@ -8,12 +8,14 @@
 #include "common/runtime/clock.h"
 #include "common/runtime/entropy.h"
 #include "common/runtime/log.h"
+#include "router/gateway/engine_metrics.h"
 
 namespace kvring::router {
 namespace {
 
 constexpr std::array<std::string_view, 3> kHealthPaths = {"/health", "/healthz", "/v1/models"};
 constexpr size_t kMaxBody = 1 << 20;
+constexpr Duration kWarnInterval = std::chrono::seconds(1);
 
 bool IsMissingRoute(int status) { return status == 404 || status == 405 || status == 501; }
 
@@ -47,13 +49,13 @@ class Prober::Probe final : public AnswerSink {
   void OnTick(Instant now) {
     if (attempt_ != nullptr && now >= deadline_) {
       std::exchange(attempt_, nullptr)->Cancel();
-      Finish(false);
+      purpose_ == Purpose::kMetrics ? TellLoadUnknown("no answer in time") : Finish(false);
     }
     if (attempt_ == nullptr && now >= due_) Begin(now);
   }
 
  private:
-  enum class Purpose { kHealth, kModels };
+  enum class Purpose { kHealth, kModels, kMetrics };
 
   void Begin(Instant now) {
     due_ = now + prober_.options_.interval;
@@ -64,7 +66,9 @@ class Prober::Probe final : public AnswerSink {
   void Ask(Purpose purpose) {
     purpose_ = purpose;
     body_.clear();
-    const std::string_view path = purpose == Purpose::kModels ? "/v1/models" : kHealthPaths[path_];
+    const std::string_view path = purpose == Purpose::kModels    ? "/v1/models"
+                                  : purpose == Purpose::kMetrics ? "/metrics"
+                                                                 : kHealthPaths[path_];
     head_ = absl::StrCat("GET ", endpoint_->url.path, absl::string_view(path.data(), path.size()),
                          " HTTP/1.1\r\nHost: ", endpoint_->authority, "\r\nUser-Agent: kvring\r\n");
     if (!endpoint_->api_key.empty())
@@ -85,6 +89,7 @@ class Prober::Probe final : public AnswerSink {
     attempt_ = nullptr;
     const bool good = status_ >= 200 && status_ < 300;
     if (purpose_ == Purpose::kModels) return LearnModels(good);
+    if (purpose_ == Purpose::kMetrics) return LearnMetrics(good);
     if (IsMissingRoute(status_) && path_ + 1 < kHealthPaths.size()) {
       ++path_;
       return Ask(Purpose::kHealth);
@@ -96,6 +101,7 @@ class Prober::Probe final : public AnswerSink {
 
   void OnFailed(const UpstreamFailure& failure) override {
     attempt_ = nullptr;
+    if (purpose_ == Purpose::kMetrics) return TellLoadUnknown(failure.what);
     was_refused_ = was_refused_ || failure.what == "connection refused";
     Finish(false);
   }
@@ -110,8 +116,34 @@ class Prober::Probe final : public AnswerSink {
 
   void TellFacts() {
     prober_.guard_.With([&](Router& router) {
-      router.OnReplicaFacts(endpoint_->replica, {.epoch = epoch_, .models = models_}, Now());
+      router.OnReplicaFacts(endpoint_->replica,
+                            {.epoch = epoch_,
+                             .models = models_,
+                             .kv_tokens = metrics_.kv_tokens,
+                             .kv_source = CapacitySource::kMetrics,
+                             .block_size = metrics_.block_size},
+                            Now());
     });
+  }
+
+  // A start time that moves is a new process, though no connection was ever refused.
+  void LearnMetrics(bool good) {
+    if (!good) return TellLoadUnknown(absl::StrCat("/metrics answers ", status_));
+    const EngineMetrics before = std::exchange(metrics_, ParseEngineMetrics(body_));
+    const bool restarted =
+        before.started_at && metrics_.started_at && before.started_at != metrics_.started_at;
+    if (restarted) epoch_ = {RandomSeed()};
+    if (restarted || before.kv_tokens != metrics_.kv_tokens || before.block_size != metrics_.block_size)
+      TellFacts();
+    if (!metrics_.running) return TellLoadUnknown("/metrics tells no requests running");
+    constexpr auto count = [](int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, 1 << 30)); };
+    const LoadReport load{.running = count(*metrics_.running),
+                          .waiting = count(metrics_.waiting.value_or(0))};
+    prober_.guard_.With([&](Router& router) { router.OnLoadReport(endpoint_->replica, load, Now()); });
+  }
+
+  void TellLoadUnknown(std::string_view why) {
+    prober_.guard_.With([&](Router& router) { router.OnLoadUnknown(endpoint_->replica, why); });
   }
 
   // A server that refused connections and is back is a new process, with an empty cache.
@@ -131,6 +163,7 @@ class Prober::Probe final : public AnswerSink {
       Log(LogLevel::kWarn, "gateway", down ? "replica down" : "replica up",
           {{"replica", endpoint_->name}, {"url", endpoint_->authority}});
     }
+    if (good) Ask(Purpose::kMetrics);
   }
 
   Prober& prober_;
@@ -143,6 +176,7 @@ class Prober::Probe final : public AnswerSink {
   bool was_refused_ = false;
   bool models_known_ = false;
   std::vector<std::string> models_;
+  EngineMetrics metrics_;
   std::string head_;
   std::string body_;
   Instant due_{};
@@ -177,7 +211,23 @@ void Prober::Stop() {
 void Prober::OnTick(Instant now) {
   guard_.With([&](Router& router) { router.Tick(now); });
   if (now >= follow_at_) FollowMembers(now);
+  if (now >= warn_at_) LogNewWarnings(now);
   for (auto& [id, probe] : probes_) probe->OnTick(now);
+}
+
+// One line when a warning begins, not one per request. Numbers in it may move: the text up to the first digit
+// behind a space tells warnings apart.
+void Prober::LogNewWarnings(Instant now) {
+  warn_at_ = now + kWarnInterval;
+  std::set<std::string> standing;
+  for (const std::string& warning : guard_.With([](Router& router) { return router.Warnings(); })) {
+    const size_t number = warning.find_first_of("0123456789", warning.find(' '));
+    const std::string kind = warning.substr(0, number);
+    if (!warned_.contains(kind) && !standing.contains(kind))
+      Log(LogLevel::kWarn, "router", "degraded", {{"warning", warning}});
+    standing.insert(kind);
+  }
+  warned_ = std::move(standing);
 }
 
 void Prober::FollowMembers(Instant now) {

@@ -48,6 +48,7 @@ struct UpstreamRequest {
   std::string_view head;
   std::string_view body;
   bool to_head_request = false;
+  Duration first_byte{};  // no first byte within it: given up; 0: the upstream's own bound
   // gRPC: the same request by its fields. `openai` is null unless the route generates.
   GenerationRoute route = GenerationRoute::kNone;
   const openai::RequestHead* openai = nullptr;
@@ -80,7 +81,8 @@ struct AnswerBytes {
 struct UpstreamFailure {
   OutcomeClass outcome = OutcomeClass::kReplicaError;  // kReplicaError, kTimeout, kBackpressure
   std::string_view what;                               // for logs: "connection refused"
-  Duration retry_after{};                              // with kBackpressure
+  bool lost = false;       // the connection ended, or nothing came in time, after the replica had the request
+  Duration retry_after{};  // with kBackpressure
 };
 
 /// Who takes the answer of an attempt.
@@ -126,6 +128,7 @@ struct UpstreamTimeouts {
 /// Runs tasks on one loop's thread, from any thread; outlives no loop.
 using LoopPoster = std::function<void(std::function<void()>)>;
 /// Makes the gRPC upstream of one loop.
-using UpstreamFactory = std::function<std::unique_ptr<Upstream>(LoopPoster poster)>;
+using UpstreamFactory =
+    std::function<std::unique_ptr<Upstream>(const UpstreamTimeouts& timeouts, LoopPoster poster)>;
 
 }  // namespace kvring::router

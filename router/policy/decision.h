@@ -38,6 +38,7 @@ struct Decision {
   Duration retry_after{};     // with a refusal, at least 1 s
   int64_t prompt_tokens = 0;  // estimate in byte mode
   int64_t predicted_cached_tokens = 0;
+  Duration patience{};  // no first token within it: the replica is stuck; 0: not known enough to tell
   bool prediction_exact = false;      // from reported block ends or token ids; else an estimate
   std::vector<Candidate> candidates;  // the chosen one first
 };

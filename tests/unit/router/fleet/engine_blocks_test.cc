@@ -28,14 +28,66 @@ TEST(EngineBlocks, StoredAndRemoved_DepthFollows) {
   EXPECT_EQ(blocks.size(), 40u);
 }
 
-TEST(EngineBlocks, GapInTheSequence_ForgetsWhatWasBefore) {
+TEST(EngineBlocks, GapInTheSequence_NothingIsBelieved_UntilTheMissingCome) {
   EngineBlocks blocks(1000);
   blocks.Apply(0, {Epoch{1}, 1, Events(CacheEventKind::kStored, 100, 150)});
-  blocks.Apply(0, {Epoch{1}, 52, Events(CacheEventKind::kStored, 300, 310)});
+  const auto removed = Events(CacheEventKind::kRemoved, 140, 150);
+  const auto later = Events(CacheEventKind::kStored, 300, 310);
+  EXPECT_EQ(blocks.Apply(0, {Epoch{1}, 61, later}).wanted, 51u);
   EXPECT_EQ(blocks.Depth(0, Chain(100, 200)), 0u);
+  EXPECT_EQ(blocks.View(0).state, EventsState::kMissing);
+  EXPECT_EQ(blocks.Apply(0, {Epoch{1}, 51, removed}).fate, BatchFate::kApplied);
+  EXPECT_EQ(blocks.Apply(0, {Epoch{1}, 61, later}).fate, BatchFate::kApplied);
+  EXPECT_EQ(blocks.Depth(0, Chain(100, 200)), 40u);
   EXPECT_EQ(blocks.Depth(0, Chain(300, 400)), 10u);
-  blocks.Apply(0, {Epoch{2}, 62, Events(CacheEventKind::kStored, 400, 401)});
+  EXPECT_EQ(blocks.View(0).gaps, 1u);
+  blocks.Apply(0, {Epoch{2}, 1, Events(CacheEventKind::kStored, 400, 401)});
   EXPECT_EQ(blocks.size(), 1u);
+}
+
+TEST(EngineBlocks, Resumed_WhatHangsOnTheUnknown_IsLeftOut) {
+  EngineBlocks blocks(1000);
+  const std::vector<CacheEvent> events = {{CacheEventKind::kStored, {1}, std::nullopt},
+                                          {CacheEventKind::kStored, {2}, BlockHash{1}},
+                                          {CacheEventKind::kStored, {9}, BlockHash{8}}};
+  blocks.Apply(0, {.epoch = Epoch{1}, .first_sequence = 7, .events = events, .start = BatchStart::kResumes});
+  EXPECT_EQ(blocks.size(), 2u);
+  EXPECT_EQ(blocks.View(0).state, EventsState::kPartial);
+  const CacheEvent cleared{.kind = CacheEventKind::kCleared};
+  blocks.Apply(0, {Epoch{1}, 10, {&cleared, 1}});
+  EXPECT_EQ(blocks.View(0).state, EventsState::kWhole);
+}
+
+// Each number is a batch of its own: 1 stores a and b, 2 removes a, 3 clears, 4 stores c.
+TEST(EngineBlocks, PFX_12_LostRepeatedReordered_NeverAPhantom) {
+  constexpr uint64_t a = 11, b = 12, c = 13;
+  const std::vector<std::vector<CacheEvent>> batches = {
+      {},
+      {{CacheEventKind::kStored, {a}, {}}, {CacheEventKind::kStored, {b}, BlockHash{a}}},
+      {{CacheEventKind::kRemoved, {b}, {}}, {CacheEventKind::kRemoved, {a}, {}}},
+      {{CacheEventKind::kCleared, {}, {}}},
+      {{CacheEventKind::kStored, {c}, {}}}};
+  const std::vector<std::vector<uint64_t>> orders = {{1, 2, 3, 4},    {1, 1, 2, 3, 4}, {1, 3, 2, 4},
+                                                     {1, 4},          {1, 2, 1, 3, 4}, {1, 2, 3, 4, 1},
+                                                     {1, 2, 3, 2, 4}, {2, 1},          {1, 3, 4, 2}};
+  for (const auto& order : orders) {
+    EngineBlocks blocks(1000);
+    for (const uint64_t n : order)
+      blocks.Apply(0, {.epoch = Epoch{1}, .first_sequence = n, .events = batches[n], .numbers = 1});
+    const bool missing = blocks.View(0).state == EventsState::kMissing;
+    EXPECT_EQ(blocks.Depth(0, {{a}}) + blocks.Depth(0, {{b}}), 0u);
+    EXPECT_TRUE(missing || order.back() != 4 || blocks.Depth(0, {{c}}) == 1);
+  }
+  // The engine starts again: another life, numbers from 0.
+  EngineBlocks blocks(1000);
+  for (const uint64_t n : {1, 2, 3, 4})
+    blocks.Apply(0, {.epoch = Epoch{1}, .first_sequence = n, .events = batches[n], .numbers = 1});
+  EXPECT_EQ(blocks.Depth(0, {{c}}), 1u);
+  EXPECT_EQ(
+      blocks.Apply(0, {.epoch = Epoch{2}, .first_sequence = 0, .events = batches[1], .numbers = 1}).fate,
+      BatchFate::kApplied);
+  EXPECT_EQ(blocks.Depth(0, {{c}}), 0u);
+  EXPECT_EQ(blocks.Depth(0, {{a}, {b}}), 2u);
 }
 
 TEST(EngineBlocks, Bound_IsHeldAtInsert) {

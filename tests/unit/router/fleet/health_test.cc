@@ -13,12 +13,14 @@ namespace {
 
 using std::chrono::seconds;
 
+constexpr Instant kStart{0};
+
 TEST(Health, HLT_06_OneSlowProbe_DoesNotFlip) {
   Health health({.unhealthy_after = 3, .healthy_after = 2});
-  health.OnProbe(true);  // the case starts up
+  health.OnProbe(true, kStart);  // the case starts up
   std::string states;
   for (const char probe : std::string("PFPFFPFFFPFPP")) {
-    health.OnProbe(probe == 'P');
+    health.OnProbe(probe == 'P', kStart);
     states += health.state() == ReplicaState::kUp ? 'U' : 'D';
   }
   EXPECT_EQ(states, "UUUUUUUUDDDDU");
@@ -28,10 +30,10 @@ TEST(Health, HLT_06_OneSlowProbe_DoesNotFlip) {
 TEST(Health, NeverProbed_IsStartingUntilTheFirstContact) {
   Health health({});
   EXPECT_EQ(health.state(), ReplicaState::kStarting);
-  health.OnProbe(false);
-  health.OnProbe(false);
+  health.OnProbe(false, kStart);
+  health.OnProbe(false, kStart);
   EXPECT_EQ(health.state(), ReplicaState::kStarting);
-  health.OnProbe(false);
+  health.OnProbe(false, kStart);
   EXPECT_EQ(health.state(), ReplicaState::kDown);
   Health served({});
   served.OnSuccess();
@@ -40,8 +42,8 @@ TEST(Health, NeverProbed_IsStartingUntilTheFirstContact) {
 
 TEST(Health, Ejection_BacksOffByDoublingUpTo64Times) {
   Health health({.healthy_after = 1, .eject_after = 1, .eject_time = seconds(1)});
-  health.OnProbe(true);
   Instant now{0};
+  health.OnProbe(true, now);
   health.OnFailure(now);
   for (const int wait : {1, 2, 4, 8, 16, 32, 64, 64}) {
     EXPECT_FALSE(health.wants_trial(now + seconds(wait) - Duration(1)));
@@ -53,7 +55,7 @@ TEST(Health, Ejection_BacksOffByDoublingUpTo64Times) {
   }
   now = now + seconds(64);
   health.BeginTrial();
-  health.OnTrialSuccess();
+  health.OnTrialSuccess(now);
   EXPECT_EQ(health.state(), ReplicaState::kUp);
   health.OnFailure(now);  // the back-off began anew
   EXPECT_TRUE(health.wants_trial(now + seconds(1)));
@@ -67,7 +69,7 @@ TEST(Health, Trials_AsManySuccessesAsConfigured) {
     EXPECT_EQ(health.state(), ReplicaState::kEjected);
     ASSERT_TRUE(health.wants_trial(later));
     health.BeginTrial();
-    health.OnTrialSuccess();
+    health.OnTrialSuccess(later);
   }
   EXPECT_EQ(health.state(), ReplicaState::kUp);
 }

@@ -361,6 +361,35 @@ TEST(Health, AllReplicasFail_TheLastAnswerIsPassedOn_AttemptsAreBounded) {
   EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.Outcomes(OutcomeClass::kReplicaError) == 1; }));
 }
 
+// Whether the connection is fresh or kept: what breaks every replica that takes it is tried on two, not on
+// all.
+TEST(Losses, RequestThatKills_TakesDownTwoAtMost) {
+  for (const bool kept : {false, true}) {
+    std::vector<std::unique_ptr<ScriptedUpstream>> replicas;
+    GatewayOptions options;
+    options.max_attempts = 4;
+    GatewayFixture fixture(options);
+    for (int i = 0; i < 4; ++i) {
+      replicas.push_back(std::make_unique<ScriptedUpstream>([](RawSocket& socket, const Request& request) {
+        if (request.body.find("poison") == std::string::npos) return AnswerWell(socket, request);
+        socket.Close();
+      }));
+      fixture.Add(replicas.back()->url());
+    }
+    fixture.Start();
+    RawSocket client = fixture.Connect();
+    for (int i = 0; i < (kept ? 4 : 0); ++i) {
+      client.Send(PostChat(false));
+      EXPECT_EQ(ReadAnswer(client).status(), 200);
+    }
+    client.Send(PostBody(ChatBody(false, "poison")));
+    EXPECT_EQ(ReadAnswer(client).status(), 502);
+    int harmed = 0;
+    for (const auto& replica : replicas) harmed += replica->last().body.find("poison") != std::string::npos;
+    EXPECT_EQ(harmed, 2);
+  }
+}
+
 TEST(Health, HLT13_MemberRemovedWithStreamsRunning_AndAddedAgain_GaugesStaySeparate) {
   absl::Notification go;
   ScriptedUpstream upstream([&](RawSocket& socket, const Request& request) {

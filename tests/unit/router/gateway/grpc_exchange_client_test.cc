@@ -7,6 +7,8 @@
 namespace kvring::router {
 namespace {
 
+using std::chrono::seconds;
+
 using test::Eventually;
 using test::ScriptedReplica;
 
@@ -54,10 +56,11 @@ struct Sink final : ExchangeSink {
     ended = event.has_usage() || event.has_error();
     events.push_back(std::move(event));
   }
-  void OnBroken(std::string_view what, bool any_delta) override {
+  void OnBroken(const BrokenCall& call) override {
     absl::MutexLock lock(&mutex);
-    broken = what;
-    after_delta = any_delta;
+    broken = call.what;
+    after_delta = call.any_delta;
+    late = call.late;
     ended = true;
   }
   bool Ended() {
@@ -73,6 +76,7 @@ struct Sink final : ExchangeSink {
   std::vector<v1::GenerateResponse> events;
   std::string broken;
   bool after_delta = false;
+  bool late = false;
   bool ended = false;
 };
 
@@ -101,7 +105,7 @@ TEST(ExchangeClient, Requests_ShareOneStreamAndKeepTheirEventsApart) {
   std::vector<std::shared_ptr<Sink>> sinks;
   for (int i = 0; i < 100; ++i) {
     sinks.push_back(std::make_shared<Sink>());
-    ASSERT_TRUE(client.Start(Text(absl::StrCat("t", i)), 0, sinks.back()).ok());
+    ASSERT_TRUE(client.Start(Text(absl::StrCat("t", i)), {}, sinks.back()).ok());
   }
   for (int i = 0; i < 100; ++i) {
     ASSERT_TRUE(Eventually([&] { return sinks[i]->Ended(); }));
@@ -117,7 +121,7 @@ TEST(ExchangeClient, Grp05_RequestDuringTheDialWaitsForIt) {
   Listener listener;
   ExchangeClient client(Fast(replica.address()), listener);
   auto sink = std::make_shared<Sink>();
-  ASSERT_TRUE(client.Start(Text("x"), 0, sink).ok());
+  ASSERT_TRUE(client.Start(Text("x"), {}, sink).ok());
   ASSERT_TRUE(Eventually([&] { return sink->Ended(); }));
   EXPECT_EQ(sink->broken, "");
 }
@@ -129,14 +133,14 @@ TEST(ExchangeClient, Grp04_ComesBackWithoutAnyRequest) {
   ASSERT_TRUE(Eventually([&] { return client.connected(); }));
   replica.Stop();
   ASSERT_TRUE(Eventually([&] { return !client.connected() && !listener.LastDown().empty(); }));
-  EXPECT_EQ(client.Start(Text("x"), 0, std::make_shared<Sink>()).ok() && client.connected(), false);
+  EXPECT_EQ(client.Start(Text("x"), {}, std::make_shared<Sink>()).ok() && client.connected(), false);
   replica.info().set_epoch(8);
   replica.Start();
   ASSERT_TRUE(Eventually([&] { return client.connected(); }));
   ASSERT_TRUE(Eventually([&] { return listener.Infos() == 2; }));
   EXPECT_EQ(listener.infos[1].epoch(), 8u);
   auto sink = std::make_shared<Sink>();
-  ASSERT_TRUE(client.Start(Text("x"), 0, sink).ok());
+  ASSERT_TRUE(client.Start(Text("x"), {}, sink).ok());
   ASSERT_TRUE(Eventually([&] { return sink->Ended(); }));
   EXPECT_EQ(sink->Events(), 4u);
 }
@@ -163,7 +167,7 @@ TEST(ExchangeClient, Grp06_TooLargeIsRefusedAtOnce_NamingSizeAndLimit) {
   options.max_message_bytes = 4 << 20;
   ExchangeClient client(options, listener);
   ASSERT_TRUE(Eventually([&] { return client.connected(); }));
-  const auto started = client.Start(Text(std::string(5 << 20, 'x')), 0, std::make_shared<Sink>());
+  const auto started = client.Start(Text(std::string(5 << 20, 'x')), {}, std::make_shared<Sink>());
   EXPECT_EQ(started.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(started.status().message().find("4194304"), absl::string_view::npos);
   EXPECT_NE(started.status().message().find("52428"), absl::string_view::npos) << started.status();
@@ -176,7 +180,7 @@ TEST(ExchangeClient, Grp06_FiveMebibytesPassTheUsualLimit) {
   Listener listener;
   ExchangeClient client(Fast(replica.address()), listener);
   auto sink = std::make_shared<Sink>();
-  ASSERT_TRUE(client.Start(Text(std::string(5 << 20, 'x')), 0, sink).ok());
+  ASSERT_TRUE(client.Start(Text(std::string(5 << 20, 'x')), {}, sink).ok());
   ASSERT_TRUE(Eventually([&] { return sink->Ended(); }));
   EXPECT_EQ(replica.last().request().text().size(), size_t{5} << 20);
 }
@@ -190,8 +194,8 @@ TEST(ExchangeClient, Broken_TellsWhetherADeltaHadCome) {
   ExchangeClient client(Fast(replica.address()), listener);
   auto begun = std::make_shared<Sink>();
   auto waiting = std::make_shared<Sink>();
-  ASSERT_TRUE(client.Start(Text("begun"), 0, begun).ok());
-  ASSERT_TRUE(client.Start(Text("waiting"), 0, waiting).ok());
+  ASSERT_TRUE(client.Start(Text("begun"), {}, begun).ok());
+  ASSERT_TRUE(client.Start(Text("waiting"), {}, waiting).ok());
   ASSERT_TRUE(Eventually([&] { return begun->Events() == 2 && waiting->Events() == 1; }));
   replica.Stop();
   ASSERT_TRUE(Eventually([&] { return begun->Ended() && waiting->Ended(); }));
@@ -205,7 +209,7 @@ TEST(ExchangeClient, Grp08_CancelAndTimeReachTheReplica) {
   Listener listener;
   ExchangeClient client(Fast(replica.address()), listener);
   auto sink = std::make_shared<Sink>();
-  const auto id = client.Start(Text("x"), 1234, sink);
+  const auto id = client.Start(Text("x"), {.client_ms = 1234}, sink);
   ASSERT_TRUE(id.ok());
   ASSERT_TRUE(Eventually([&] { return sink->Events() == 1; }));
   EXPECT_EQ(replica.last().timeout_ms(), 1234u);
@@ -224,8 +228,8 @@ TEST(ExchangeClient, FrozenReplica_ProbesFail_WaitingRequestsCanBeTakenBack) {
   ASSERT_TRUE(Eventually([&] { return listener.good > 0; }));
   auto begun = std::make_shared<Sink>();
   auto waiting = std::make_shared<Sink>();
-  ASSERT_TRUE(client.Start(Text("begun"), 0, begun).ok());
-  ASSERT_TRUE(client.Start(Text("waiting"), 0, waiting).ok());
+  ASSERT_TRUE(client.Start(Text("begun"), {}, begun).ok());
+  ASSERT_TRUE(client.Start(Text("waiting"), {}, waiting).ok());
   ASSERT_TRUE(Eventually([&] { return begun->Events() == 1; }));
   replica.frozen = true;
   ASSERT_TRUE(Eventually([&] { return listener.bad > 0; }));
@@ -234,6 +238,35 @@ TEST(ExchangeClient, FrozenReplica_ProbesFail_WaitingRequestsCanBeTakenBack) {
   EXPECT_FALSE(begun->Ended());
   ASSERT_TRUE(Eventually([&] { return replica.cancelled() == 1; }));
   replica.frozen = false;
+}
+
+// Its probes are answered: only the request's own bounds show that it hangs.
+TEST(ExchangeClient, HungReplica_RequestsAreGivenUpByTheirBounds_BeforeAndAfterTheFirstDelta) {
+  ScriptedReplica replica([](const ScriptedReplica::Request& request) {
+    request.Send(test::Admitted(40, 0));
+    if (request.start.request().text() != "begun") return;
+    request.Send(test::Delta("a"));
+  });
+  Listener listener;
+  ExchangeClient client(Fast(replica.address()), listener);
+  ASSERT_TRUE(Eventually([&] { return client.connected(); }));
+  const CallTimes times{.first_delta = seconds(10), .idle = seconds(20)};
+  auto begun = std::make_shared<Sink>();
+  auto waiting = std::make_shared<Sink>();
+  auto patient = std::make_shared<Sink>();
+  ASSERT_TRUE(client.Start(Text("begun"), times, begun).ok());
+  ASSERT_TRUE(client.Start(Text("waiting"), times, waiting).ok());
+  ASSERT_TRUE(client.Start(Text("patient"), {}, patient).ok());
+  ASSERT_TRUE(Eventually([&] { return begun->Events() == 2 && patient->Events() == 1; }));
+  client.ExpireLate(Now() + seconds(5));
+  EXPECT_FALSE(waiting->Ended() || begun->Ended());
+  client.ExpireLate(Now() + seconds(11));
+  EXPECT_TRUE(waiting->Ended() && waiting->late && !waiting->after_delta);
+  EXPECT_FALSE(begun->Ended());
+  client.ExpireLate(Now() + seconds(21));
+  EXPECT_TRUE(begun->Ended() && begun->late && begun->after_delta);
+  EXPECT_FALSE(patient->Ended());
+  EXPECT_TRUE(Eventually([&] { return replica.cancelled() == 2; }));
 }
 
 TEST(ExchangeClient, SilentReplica_IsCutAfterEnoughProbesAndDialledAnew) {
@@ -261,7 +294,7 @@ TEST(ExchangeClient, LoadAndCacheEvents_ReachTheListener) {
   Listener listener;
   ExchangeClient client(Fast(replica.address()), listener);
   auto sink = std::make_shared<Sink>();
-  ASSERT_TRUE(client.Start(Text("x"), 0, sink).ok());
+  ASSERT_TRUE(client.Start(Text("x"), {}, sink).ok());
   ASSERT_TRUE(Eventually([&] { return sink->Ended(); }));
   absl::MutexLock lock(&listener.mutex);
   EXPECT_EQ(listener.running, 3);
@@ -274,7 +307,7 @@ TEST(ExchangeClient, Destroyed_WithRequestsRunning_TellsThem) {
   auto sink = std::make_shared<Sink>();
   {
     ExchangeClient client(Fast(replica.address()), listener);
-    ASSERT_TRUE(client.Start(Text("x"), 0, sink).ok());
+    ASSERT_TRUE(client.Start(Text("x"), {}, sink).ok());
     ASSERT_TRUE(Eventually([&] { return replica.requests() == 1; }));
   }
   EXPECT_TRUE(sink->Ended());

@@ -34,7 +34,7 @@ class GrpcFrontTest : public ::testing::Test {
     });
     fleet_ =
         std::make_unique<GrpcFleet>(guard_, ExchangeOptions{.probe_interval = std::chrono::milliseconds(50)});
-    auto gateway = Gateway::Start({}, guard_, metrics_, fleet_->Upstreams(), {});
+    auto gateway = Gateway::Start({.timeouts = options.timeouts}, guard_, metrics_, fleet_->Upstreams(), {});
     ASSERT_TRUE(gateway.ok()) << gateway.status();
     gateway_ = *std::move(gateway);
     auto front = GrpcFront::Start(options, guard_, *fleet_, metrics_, std::move(hooks));
@@ -185,6 +185,40 @@ TEST_F(GrpcFrontTest, Grp08a_ClientGone_CancelsAtTheReplica) {
     ASSERT_TRUE(Eventually([&] { return replica.requests() == 1; }));
   }
   EXPECT_TRUE(Eventually([&] { return replica.cancelled() == 1 && InFlight() == 0; }));
+}
+
+// It answers probes, but no request: by the bound of the first token both fronts leave it.
+TEST_F(GrpcFrontTest, HungReplica_RequestsOfBothFrontsGoElsewhere) {
+  ScriptedReplica hung([](const auto& request) { request.Send(test::Admitted(40, 0)); });
+  ScriptedReplica good(test::AnswerShort);
+  GrpcFrontOptions options;
+  options.timeouts.first_byte = std::chrono::milliseconds(200);
+  Start({hung.url(), good.url()}, options);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(Post(kChat).status, 200);
+    EXPECT_EQ(Generate(Text("x")).text, "Hello");
+  }
+  EXPECT_EQ(hung.requests(), 2);
+  EXPECT_EQ(good.requests(), 4);
+  EXPECT_EQ(Failures(), 2u);
+  EXPECT_TRUE(Eventually([&] { return hung.cancelled() == 2 && InFlight() == 0; }));
+}
+
+// What breaks every replica that takes it is tried on two, not on all.
+TEST_F(GrpcFrontTest, RequestThatKills_TakesDownTwoAtMost) {
+  std::vector<std::unique_ptr<ScriptedReplica>> replicas;
+  std::vector<std::string> urls;
+  std::atomic<int> hit{0};
+  for (int i = 0; i < 4; ++i) {
+    replicas.push_back(std::make_unique<ScriptedReplica>([&](const auto&) { ++hit; }));
+    urls.push_back(replicas.back()->url());
+  }
+  GrpcFrontOptions options;
+  options.max_attempts = 4;
+  options.timeouts.first_byte = std::chrono::milliseconds(100);
+  Start(urls, options);
+  EXPECT_EQ(Generate(Text("x")).status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(hit, 2);
 }
 
 TEST_F(GrpcFrontTest, Grp03_LoadIsCounted_SplitIsEven) {

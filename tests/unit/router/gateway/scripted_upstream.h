@@ -62,6 +62,11 @@ class ScriptedUpstream {
 
   uint16_t port() const { return port_; }
   std::string url() const { return absl::StrCat("http://127.0.0.1:", port_); }
+  /// What /metrics answers; 404 while empty.
+  void SetMetrics(std::string page) {
+    absl::MutexLock lock(&mutex_);
+    metrics_ = std::move(page);
+  }
   int count() const {
     absl::MutexLock lock(&mutex_);
     return static_cast<int>(requests_.size());
@@ -111,6 +116,13 @@ class ScriptedUpstream {
     std::string body;
     if (head.starts_with("GET /v1/models ")) {
       body = absl::StrCat("{\"object\":\"list\",\"data\":[{\"id\":\"", model_, "\",\"object\":\"model\"}]}");
+    } else if (head.starts_with("GET /metrics ")) {
+      absl::MutexLock lock(&mutex_);
+      body = metrics_;
+      if (body.empty()) {
+        socket.Send("HTTP/1.1 404 X\r\nContent-Length: 0\r\n\r\n");
+        return true;
+      }
     } else if (!head.starts_with("GET /health ")) {
       return false;
     }
@@ -124,6 +136,7 @@ class ScriptedUpstream {
   uint16_t port_ = 0;
   std::thread acceptor_;
   mutable absl::Mutex mutex_;
+  std::string metrics_ ABSL_GUARDED_BY(mutex_);
   std::vector<Request> requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<int> fds_ ABSL_GUARDED_BY(mutex_);
   std::list<std::thread> threads_;
