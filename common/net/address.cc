@@ -1,12 +1,11 @@
 #include "common/net/address.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/absl_view.h"
 #include "common/status_macros.h"
 
 namespace kvring::net {
 namespace {
-
-absl::string_view Absl(std::string_view text) { return {text.data(), text.size()}; }
 
 absl::Status Bad(std::string_view text, std::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("\"", Absl(text), "\" is no address: ", Absl(why)));

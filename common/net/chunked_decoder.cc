@@ -1,3 +1,4 @@
+#include "common/hex_digit.h"
 #include "common/net/http_parser.h"
 
 namespace kvring::net {
@@ -6,13 +7,6 @@ namespace {
 constexpr uint32_t kMaxExtensionBytes = 256;
 constexpr uint32_t kMaxTrailerBytes = 8 << 10;
 constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 56;
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 bool IsControl(char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; }
 

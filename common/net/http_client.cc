@@ -12,14 +12,13 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/absl_view.h"
 #include "common/net/http_parser.h"
 #include "common/runtime/clock.h"
 #include "common/status_macros.h"
 
 namespace kvring::net {
 namespace {
-
-absl::string_view Absl(std::string_view text) { return {text.data(), text.size()}; }
 
 absl::Status Timeout(std::string_view step) {
   return absl::DeadlineExceededError(absl::StrCat("timed out: ", Absl(step)));

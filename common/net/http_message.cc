@@ -1,15 +1,11 @@
 #include "common/net/http_message.h"
 
+#include "common/hex_digit.h"
+
 namespace kvring::net {
 namespace {
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
-
-int HexDigit(char c) {
-  c = Lower(c);
-  if (c >= '0' && c <= '9') return c - '0';
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 // "%41+b" is "A b"; a '%' that starts no escape stays.
 std::string PercentDecode(std::string_view text) {

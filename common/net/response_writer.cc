@@ -1,11 +1,10 @@
 #include "common/net/response_writer.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/absl_view.h"
 
 namespace kvring::net {
 namespace {
-
-absl::string_view Absl(std::string_view text) { return {text.data(), text.size()}; }
 
 void AppendChunk(std::string& out, std::string_view data) {
   absl::StrAppend(&out, absl::Hex(data.size()), "\r\n", Absl(data), "\r\n");

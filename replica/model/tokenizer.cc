@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/hex_digit.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
 #include "replica/model/byte_alphabet.h"
@@ -14,13 +15,6 @@ using TokenType = TokenizerSpec::TokenType;
 
 TokenType TypeOf(const TokenizerSpec& spec, size_t index) {
   return spec.types.empty() ? TokenType::kNormal : static_cast<TokenType>(spec.types[index]);
-}
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
 }
 
 // The byte of "<0xHH>", or -1.

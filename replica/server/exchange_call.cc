@@ -15,12 +15,12 @@ namespace {
 constexpr size_t kMaxWaitingBytes = size_t{64} << 20;
 constexpr Duration kLoadInterval = std::chrono::milliseconds(50);
 
-class Reactor;
+class ExchangeReactor;
 
 // What the engine thread collects for one router. The reactor is null once the call is over.
 class Mailbox {
  public:
-  Mailbox(Reactor* reactor, v1::ReplicaInfo info, uint64_t epoch) : reactor_(reactor), epoch_(epoch) {
+  Mailbox(ExchangeReactor* reactor, v1::ReplicaInfo info, uint64_t epoch) : reactor_(reactor), epoch_(epoch) {
     *waiting_.mutable_info() = std::move(info);
   }
 
@@ -39,7 +39,7 @@ class Mailbox {
   void AddCacheEvents(const CacheEventBatch& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::Mutex mutex_;
-  Reactor* reactor_ ABSL_GUARDED_BY(mutex_);
+  ExchangeReactor* reactor_ ABSL_GUARDED_BY(mutex_);
   const uint64_t epoch_;
   v1::ExchangeResponse waiting_ ABSL_GUARDED_BY(mutex_);
   v1::ExchangeResponse sending_ ABSL_GUARDED_BY(mutex_);
@@ -131,9 +131,9 @@ class ExchangeSink : public GenerationSink {
   std::shared_ptr<RequestTable> table_;
 };
 
-class Reactor : public grpc::ServerBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse> {
+class ExchangeReactor : public grpc::ServerBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse> {
  public:
-  Reactor(EngineLoop& loop, const ServedModel& model, v1::ReplicaInfo info)
+  ExchangeReactor(EngineLoop& loop, const ServedModel& model, v1::ReplicaInfo info)
       : loop_(loop),
         model_(model),
         mailbox_(std::make_shared<Mailbox>(this, info, info.epoch())),
@@ -280,7 +280,7 @@ void Mailbox::Advance() {
 
 grpc::ServerBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse>* StartExchangeCall(
     EngineLoop& loop, const ServedModel& model, v1::ReplicaInfo info) {
-  return new Reactor(loop, model, std::move(info));
+  return new ExchangeReactor(loop, model, std::move(info));
 }
 
 }  // namespace kvring::replica

@@ -8,12 +8,12 @@
 namespace kvring::replica {
 namespace {
 
-class Reactor;
+class GenerateReactor;
 
 // Messages on their way to the client. The reactor takes them one by one; it is null once the call is over.
 class Outbox : public GenerationSink {
  public:
-  explicit Outbox(Reactor* reactor) : reactor_(reactor) {}
+  explicit Outbox(GenerateReactor* reactor) : reactor_(reactor) {}
 
   void OnAdmitted(const AdmittedInfo& info) override { Push(ToMessage(info), std::nullopt); }
   void OnDelta(const GenerationDelta& delta) override { Push(ToMessage(delta), std::nullopt); }
@@ -32,16 +32,16 @@ class Outbox : public GenerationSink {
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::Mutex mutex_;
-  Reactor* reactor_ ABSL_GUARDED_BY(mutex_);
+  GenerateReactor* reactor_ ABSL_GUARDED_BY(mutex_);
   std::deque<v1::GenerateResponse> messages_ ABSL_GUARDED_BY(mutex_);
   std::optional<grpc::Status> status_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-class Reactor : public grpc::ServerWriteReactor<v1::GenerateResponse> {
+class GenerateReactor : public grpc::ServerWriteReactor<v1::GenerateResponse> {
  public:
-  Reactor(EngineLoop& loop, const ServedModel& model, const v1::GenerateRequest& message)
+  GenerateReactor(EngineLoop& loop, const ServedModel& model, const v1::GenerateRequest& message)
       : loop_(loop), outbox_(std::make_shared<Outbox>(this)) {
     openai::GenerationRequest request;
     GenerationPlan plan;
@@ -103,7 +103,7 @@ void Outbox::Advance() {
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerateCall(EngineLoop& loop, const ServedModel& model,
                                                                   const v1::GenerateRequest& request) {
-  return new Reactor(loop, model, request);
+  return new GenerateReactor(loop, model, request);
 }
 
 }  // namespace kvring::replica

@@ -7,8 +7,8 @@
 namespace kvring::router {
 namespace {
 
-constexpr Epoch kFirst{11};
-constexpr Epoch kSecond{22};
+constexpr Epoch kFirstEpoch{11};
+constexpr Epoch kSecondEpoch{22};
 
 class MembershipTest : public ::testing::Test {
  protected:
@@ -48,13 +48,13 @@ TEST_F(MembershipTest, Static_OneSpellingPerPlace_BadOnesNamed) {
 
 TEST_F(MembershipTest, Register_AddsAGrpcMember_AndRefusesWhatCannotBeReached) {
   Membership membership(Access());
-  EXPECT_EQ(*membership.Register("127.0.0.1:9001", kFirst, {"m"}), 3000u);
+  EXPECT_EQ(*membership.Register("127.0.0.1:9001", kFirstEpoch, {"m"}), 3000u);
   ASSERT_EQ(Views().size(), 1u);
   EXPECT_EQ(Views()[0].url, "grpc://127.0.0.1:9001");
   EXPECT_EQ(Views()[0].models, std::vector<std::string>{"m"});
-  EXPECT_NE(membership.Register("nowhere", kFirst, {}).status().message().find("address"),
+  EXPECT_NE(membership.Register("nowhere", kFirstEpoch, {}).status().message().find("address"),
             absl::string_view::npos);
-  EXPECT_FALSE(membership.Register("127.0.0.1:0", kFirst, {}).ok());
+  EXPECT_FALSE(membership.Register("127.0.0.1:0", kFirstEpoch, {}).ok());
   EXPECT_NE(membership.Register("127.0.0.1:9002", Epoch{0}, {}).status().message().find("epoch"),
             absl::string_view::npos);
   EXPECT_EQ(Views().size(), 1u);
@@ -62,31 +62,31 @@ TEST_F(MembershipTest, Register_AddsAGrpcMember_AndRefusesWhatCannotBeReached) {
 
 TEST_F(MembershipTest, NewEpoch_IsToldOnce_AndKeepsTheMember) {
   Membership membership(Access());
-  ASSERT_TRUE(membership.Register("127.0.0.1:9001", kFirst, {"m"}).ok());
+  ASSERT_TRUE(membership.Register("127.0.0.1:9001", kFirstEpoch, {"m"}).ok());
   const ReplicaId id = Views()[0].id;
   With([&](Router& r) {
     r.OnReplicaFacts(id,
-                     {.epoch = kFirst,
+                     {.epoch = kFirstEpoch,
                       .models = {"m"},
                       .kv_tokens = 64,
                       .kv_source = CapacitySource::kRegistered,
                       .block_size = 16},
                      Now());
   });
-  ASSERT_TRUE(membership.Register("127.0.0.1:9001", kSecond, {"m"}).ok());
+  ASSERT_TRUE(membership.Register("127.0.0.1:9001", kSecondEpoch, {"m"}).ok());
   ASSERT_EQ(Views().size(), 1u);
   EXPECT_EQ(Views()[0].id, id);
-  EXPECT_EQ(Views()[0].epoch, kSecond);
+  EXPECT_EQ(Views()[0].epoch, kSecondEpoch);
 }
 
 TEST_F(MembershipTest, LeaseOver_RemovedOnlyWhileProbesFail) {
   const std::string up = "grpc://127.0.0.1:9001";
   With([&](Router& r) {
-    r.OnReplicaFacts(r.AddReplica({.url = up}, Now()), {.epoch = kFirst, .models = {"m"}}, Now());
+    r.OnReplicaFacts(r.AddReplica({.url = up}, Now()), {.epoch = kFirstEpoch, .models = {"m"}}, Now());
   });
   Membership membership(Access(), Duration(1));
-  ASSERT_TRUE(membership.Register("127.0.0.1:9001", kFirst, {"m"}).ok());
-  ASSERT_TRUE(membership.Register("127.0.0.1:9002", kFirst, {"m"}).ok());  // no contact yet
+  ASSERT_TRUE(membership.Register("127.0.0.1:9001", kFirstEpoch, {"m"}).ok());
+  ASSERT_TRUE(membership.Register("127.0.0.1:9002", kFirstEpoch, {"m"}).ok());  // no contact yet
   membership.ExpireLeases();
   ASSERT_EQ(Views().size(), 1u);
   EXPECT_EQ(Views()[0].url, up);
@@ -106,10 +106,10 @@ TEST_F(MembershipTest, StaticBackend_HasNoLease) {
 
 TEST_F(MembershipTest, Deregister_RemovesItsOwnLifeOnly) {
   Membership membership(Access());
-  ASSERT_TRUE(membership.Register("127.0.0.1:9001", kSecond, {}).ok());
-  membership.Deregister("127.0.0.1:9001", kFirst);
+  ASSERT_TRUE(membership.Register("127.0.0.1:9001", kSecondEpoch, {}).ok());
+  membership.Deregister("127.0.0.1:9001", kFirstEpoch);
   EXPECT_EQ(Views().size(), 1u);
-  membership.Deregister("127.0.0.1:9001", kSecond);
+  membership.Deregister("127.0.0.1:9001", kSecondEpoch);
   EXPECT_TRUE(Views().empty());
 }
 
