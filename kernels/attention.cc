@@ -59,8 +59,10 @@ void Attention::RunUnits(ThreadPool& threads, const AttentionContext& context,
     partials_ = AlignedBuffer(bytes * 2);
   }
   auto* partials = partials_.as<float>();
+  const bool int8 = context.pool->shape().type == KvType::kInt8;
+  const auto attend = int8 ? AttendInt8UnitAvx512 : AttendUnitAvx512;
   threads.Run(static_cast<int64_t>(units_.size()),
-              [&](int64_t i) { AttendUnitAvx512(context, units_[static_cast<size_t>(i)], partials); });
+              [&](int64_t i) { attend(context, units_[static_cast<size_t>(i)], partials); });
   for (const AttentionUnit& merge : merges_) MergeSpansAvx512(context, merge, partials);
 }
 #endif

@@ -89,6 +89,8 @@ void AttendHeadPlain(const AttentionContext& context, const AttentionRows& rows,
 void AttendHeadAvx2(const AttentionContext& context, const AttentionRows& rows, int head);
 /// head_dim % 16 == 0 and at most 256.
 void AttendUnitAvx512(const AttentionContext& context, const AttentionUnit& unit, float* partials);
+/// The same for int8 keys and values (attention_int8_avx512.cc).
+void AttendInt8UnitAvx512(const AttentionContext& context, const AttentionUnit& unit, float* partials);
 void MergeSpansAvx512(const AttentionContext& context, const AttentionUnit& merge, const float* partials);
 #endif
 

@@ -31,6 +31,10 @@ KVRING_TARGET_AVX2 inline __m256i LoadPairs(const std::byte* at) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
 }
 
+KVRING_TARGET_AVX2 inline __m256 LoadInt8(const std::byte* at) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at))));
+}
+
 KVRING_TARGET_AVX2 void ScoreGroup(KvType type, const std::byte* keys, const float* q, int head_dim,
                                    float* scores) {
   __m256 sum[2] = {};
@@ -40,6 +44,11 @@ KVRING_TARGET_AVX2 void ScoreGroup(KvType type, const std::byte* keys, const flo
       for (int d = 0; d < head_dim; ++d) {
         sum[h] = _mm256_fmadd_ps(_mm256_set1_ps(q[d]), _mm256_loadu_ps(k + d * kSlotGroup), sum[h]);
       }
+    } else if (type == KvType::kInt8) {
+      for (int d = 0; d < head_dim; ++d) {
+        sum[h] = _mm256_fmadd_ps(_mm256_set1_ps(q[d]), LoadInt8(keys + d * kSlotGroup + h * 8), sum[h]);
+      }
+      sum[h] = _mm256_mul_ps(sum[h], _mm256_loadu_ps(ScalesOf(keys, head_dim) + h * 8));
     } else {
       for (int d = 0; d < head_dim; d += 2) {
         const __m256i pairs = LoadPairs(keys + d * 32 + h * 32);
@@ -54,11 +63,13 @@ KVRING_TARGET_AVX2 void ScoreGroup(KvType type, const std::byte* keys, const flo
 // out += weight of the slot times its values. head_dim % 8 == 0.
 KVRING_TARGET_AVX2 void WeighSlot(KvType type, const std::byte* values, int slot, float weight, int head_dim,
                                   float* out) {
-  const __m256 w = _mm256_set1_ps(weight);
+  const __m256 w = _mm256_set1_ps(type == KvType::kInt8 ? weight * ScalesOf(values, head_dim)[slot] : weight);
   for (int d = 0; d < head_dim; d += 8) {
     __m256 v;
     if (type == KvType::kF32) {
       v = _mm256_loadu_ps(reinterpret_cast<const float*>(values) + slot * head_dim + d);
+    } else if (type == KvType::kInt8) {
+      v = LoadInt8(values + slot * head_dim + d);
     } else {
       const __m256i pairs = LoadPairs(values + (slot / 2 * head_dim + d) * 4);
       v = slot % 2 == 0 ? Even(pairs) : Odd(pairs);

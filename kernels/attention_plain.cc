@@ -3,15 +3,9 @@
 #include <vector>
 
 #include "kernels/attention.h"
-#include "kernels/half.h"
 
 namespace kvring::kernels {
 namespace {
-
-float Element(KvType type, const std::byte* base, int64_t i) {
-  if (type == KvType::kF32) return reinterpret_cast<const float*>(base)[i];
-  return Bf16ToFloat(reinterpret_cast<const Bf16Bits*>(base)[i]);
-}
 
 // One query head at one position.
 void AttendRow(const AttentionContext& context, const AttentionRows& rows, int32_t row, int head) {
@@ -28,8 +22,9 @@ void AttendRow(const AttentionContext& context, const AttentionRows& rows, int32
   for (int32_t p = first; p <= position; ++p) {
     double dot = 0;
     for (int d = 0; d < kv.head_dim; ++d) {
-      const int64_t i = KeyIndex(kv.type, p % kv.block_size % kSlotGroup, d);
-      dot += static_cast<double>(rows.q[at + d]) * Element(kv.type, group(p).keys, i);
+      const int slot = p % kv.block_size % kSlotGroup;
+      dot += static_cast<double>(rows.q[at + d]) *
+             StoredNumber(kv, group(p).keys, slot, KeyIndex(kv.type, slot, d));
     }
     weights.push_back(dot * context.shape.scale);
     peak = std::max(peak, weights.back());
@@ -39,8 +34,9 @@ void AttendRow(const AttentionContext& context, const AttentionRows& rows, int32
   for (int d = 0; d < kv.head_dim; ++d) {
     double sum = 0;
     for (int32_t p = first; p <= position; ++p) {
-      const int64_t i = ValueIndex(kv.type, kv.head_dim, p % kv.block_size % kSlotGroup, d);
-      sum += weights[static_cast<size_t>(p - first)] * Element(kv.type, group(p).values, i);
+      const int slot = p % kv.block_size % kSlotGroup;
+      sum += weights[static_cast<size_t>(p - first)] *
+             StoredNumber(kv, group(p).values, slot, ValueIndex(kv.type, kv.head_dim, slot, d));
     }
     rows.out[at + d] = static_cast<float>(sum / total);
   }

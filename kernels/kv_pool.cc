@@ -1,50 +1,109 @@
 #include "kernels/kv_pool.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "kernels/half.h"
 
 namespace kvring::kernels {
 namespace {
 
-template <KvType kType>
-auto Stored(float value) {
-  if constexpr (kType == KvType::kF32) {
+template <class Element>
+Element Rounded(float value) {
+  if constexpr (std::is_same_v<Element, float>) {
     return value;
   } else {
     return FloatToBf16(value);
   }
 }
 
-template <KvType kType>
-void WriteTile(const KvShape& shape, int slot, const float* keys, const float* values, std::byte* tile) {
-  using Element = decltype(Stored<kType>(0));
-  const int head_dim = shape.head_dim;
-  const int64_t group_elements = static_cast<int64_t>(slot / kSlotGroup) * head_dim * kSlotGroup;
-  Element* k = reinterpret_cast<Element*>(tile) + group_elements;
-  Element* v = k + static_cast<int64_t>(shape.slots()) * head_dim;
-  for (int d = 0; d < head_dim; ++d) {
-    k[KeyIndex(kType, slot % kSlotGroup, d)] = Stored<kType>(keys[d]);
-    v[ValueIndex(kType, head_dim, slot % kSlotGroup, d)] = Stored<kType>(values[d]);
+// Where the groups of one position lie in a tile.
+struct Groups {
+  std::byte* keys;
+  std::byte* values;
+  int slot;  // in the group
+};
+
+template <class Element>
+void WriteRow(const KvShape& shape, const Groups& to, const float* keys, const float* values) {
+  auto* k = reinterpret_cast<Element*>(to.keys);
+  auto* v = reinterpret_cast<Element*>(to.values);
+  for (int d = 0; d < shape.head_dim; ++d) {
+    k[KeyIndex(shape.type, to.slot, d)] = Rounded<Element>(keys[d]);
+    v[ValueIndex(shape.type, shape.head_dim, to.slot, d)] = Rounded<Element>(values[d]);
   }
+}
+
+// The scale of a row, or 0 for one of zeros (or of numbers so small that their scale has no inverse).
+float ScaleOf(const float* row, int head_dim) {
+  float largest = 0;
+  for (int d = 0; d < head_dim; ++d) largest = std::max(largest, std::fabs(row[d]));
+  const float scale = largest / 127.0F;
+  return scale >= std::numeric_limits<float>::min() ? scale : 0.0F;
+}
+
+// Nearest integer, halves to even, of a magnitude below 2^22: the sum's own rounding.
+int8_t Nearest(float value) {
+  constexpr float kMagic = 12582912.0F;  // 1.5 * 2^23
+  return static_cast<int8_t>(std::bit_cast<int32_t>(value + kMagic) - std::bit_cast<int32_t>(kMagic));
+}
+
+void QuantizeRow(const float* row, int head_dim, int64_t stride, int8_t* out, float* scale) {
+  *scale = ScaleOf(row, head_dim);
+  const float inverse = *scale > 0 ? 1.0F / *scale : 0.0F;
+  for (int d = 0; d < head_dim; ++d) out[d * stride] = Nearest(row[d] * inverse);
+}
+
+void WriteInt8Row(const KvShape& shape, const Groups& to, const float* keys, const float* values) {
+  const int head_dim = shape.head_dim;
+  const int64_t scales = int64_t{kSlotGroup} * head_dim;
+  QuantizeRow(keys, head_dim, kSlotGroup, reinterpret_cast<int8_t*>(to.keys) + to.slot,
+              reinterpret_cast<float*>(to.keys + scales) + to.slot);
+  QuantizeRow(values, head_dim, 1, reinterpret_cast<int8_t*>(to.values) + to.slot * head_dim,
+              reinterpret_cast<float*>(to.values + scales) + to.slot);
 }
 
 }  // namespace
 
+float StoredNumber(const KvShape& shape, const std::byte* group, int slot, int64_t index) {
+  switch (shape.type) {
+    case KvType::kF32:
+      return reinterpret_cast<const float*>(group)[index];
+    case KvType::kBf16:
+      return Bf16ToFloat(reinterpret_cast<const Bf16Bits*>(group)[index]);
+    case KvType::kInt8:
+      break;
+  }
+  return ScalesOf(group, shape.head_dim)[slot] *
+         static_cast<float>(reinterpret_cast<const int8_t*>(group)[index]);
+}
+
 KvGroup KvPool::group(int layer, int kv_head, BlockId block, int group_in_block) const {
   const std::byte* tile = data_.as<std::byte>() + tile_offset(layer, block, kv_head);
-  const int64_t group_bytes = shape_.element_bytes() * kSlotGroup * shape_.head_dim;
-  return {tile + group_in_block * group_bytes, tile + shape_.tile_bytes() / 2 + group_in_block * group_bytes};
+  const int64_t at = group_in_block * shape_.group_bytes();
+  return {tile + at, tile + shape_.tile_bytes() / 2 + at};
 }
 
 void KvPool::Write(Slot at, const float* keys, const float* values) {
   for (int h = 0; h < shape_.kv_heads; ++h) {
-    std::byte* tile = data_.as<std::byte>() + tile_offset(at.layer, at.block, h);
+    std::byte* tile = data_.as<std::byte>() + tile_offset(at.layer, at.block, h) +
+                      at.slot / kSlotGroup * shape_.group_bytes();
+    const Groups groups{tile, tile + shape_.tile_bytes() / 2, at.slot % kSlotGroup};
     const int64_t first = static_cast<int64_t>(h) * shape_.head_dim;
-    if (shape_.type == KvType::kF32) {
-      WriteTile<KvType::kF32>(shape_, at.slot, keys + first, values + first, tile);
-    } else {
-      WriteTile<KvType::kBf16>(shape_, at.slot, keys + first, values + first, tile);
+    switch (shape_.type) {
+      case KvType::kF32:
+        WriteRow<float>(shape_, groups, keys + first, values + first);
+        break;
+      case KvType::kBf16:
+        WriteRow<Bf16Bits>(shape_, groups, keys + first, values + first);
+        break;
+      case KvType::kInt8:
+        WriteInt8Row(shape_, groups, keys + first, values + first);
+        break;
     }
   }
 }

@@ -3,6 +3,9 @@
 //   f32    K [head_dim][16 slots]            V [16 slots][head_dim]               the exact path
 //   bf16   K [head_dim/2][16 slots][2 dims]  V [8][head_dim][2 slots]             pairs as vdpbf16ps
 //   multiplies them
+//   int8   K [head_dim][16 slots]            V [16 slots][head_dim]               each followed by 16 f32
+//   scales, one per slot: a head's key (value) of one position is scale x integers of -127 … 127, scale its
+//   largest magnitude / 127, rounded to nearest: an error of at most scale / 2 per element
 // K is transposed so that one vector lane is one position. The memory is taken as blocks are first written.
 // Writes to distinct positions may run at once; reads may run at once with each other.
 #pragma once
@@ -15,7 +18,7 @@
 
 namespace kvring::kernels {
 
-enum class KvType { kF32, kBf16 };
+enum class KvType { kF32, kBf16, kInt8 };
 constexpr int kSlotGroup = 16;
 
 struct KvShape {
@@ -27,9 +30,14 @@ struct KvShape {
   KvType type = KvType::kBf16;
 
   int slots() const { return (block_size + kSlotGroup - 1) / kSlotGroup * kSlotGroup; }
-  int64_t element_bytes() const { return type == KvType::kF32 ? 4 : 2; }
-  int64_t tile_bytes() const { return 2 * element_bytes() * slots() * head_dim; }
+  int64_t element_bytes() const { return type == KvType::kF32 ? 4 : type == KvType::kBf16 ? 2 : 1; }
+  /// Of one key or value of one head: 4 for int8's scale.
+  int64_t scale_bytes() const { return type == KvType::kInt8 ? 4 : 0; }
+  /// Of the keys (values) of one group.
+  int64_t group_bytes() const { return kSlotGroup * (element_bytes() * head_dim + scale_bytes()); }
+  int64_t tile_bytes() const { return 2 * group_bytes() * (slots() / kSlotGroup); }
   int64_t block_bytes() const { return tile_bytes() * kv_heads * layers; }
+  int64_t token_bytes() const { return 2 * (element_bytes() * head_dim + scale_bytes()) * kv_heads * layers; }
 };
 
 /// Where one group of 16 slots of one tile lies.
@@ -40,11 +48,17 @@ struct KvGroup {
 
 /// Element of a group: dimension d of a slot in 0..15.
 inline int64_t KeyIndex(KvType type, int slot, int d) {
-  return type == KvType::kF32 ? d * kSlotGroup + slot : (d / 2 * kSlotGroup + slot) * 2 + d % 2;
+  return type == KvType::kBf16 ? (d / 2 * kSlotGroup + slot) * 2 + d % 2 : d * kSlotGroup + slot;
 }
 inline int64_t ValueIndex(KvType type, int head_dim, int slot, int d) {
-  return type == KvType::kF32 ? slot * head_dim + d : (slot / 2 * head_dim + d) * 2 + slot % 2;
+  return type == KvType::kBf16 ? (slot / 2 * head_dim + d) * 2 + slot % 2 : slot * head_dim + d;
 }
+/// int8's 16 scales of a group's keys (values).
+inline const float* ScalesOf(const std::byte* group, int head_dim) {
+  return reinterpret_cast<const float*>(group + kSlotGroup * head_dim);
+}
+/// The number that a group holds: element `index` of slot `slot`.
+float StoredNumber(const KvShape& shape, const std::byte* group, int slot, int64_t index);
 
 class KvPool {
  public:

@@ -94,6 +94,7 @@ class FleetProcess::Impl {
                                           "--log-level",     options_.log_level};
     if (!options_.kv_tokens.empty()) arguments.insert(arguments.end(), {"--kv-tokens", options_.kv_tokens});
     if (options_.exact) arguments.push_back("--exact");
+    if (!options_.kv_type.empty()) arguments.insert(arguments.end(), {"--kv-type", options_.kv_type});
     KVRING_ASSIGN_OR_RETURN(child.pid, StartChild(arguments));
     child.started = Now();
     return absl::OkStatus();

@@ -21,6 +21,7 @@ struct FleetOptions {
   int threads_per_replica = 0;  // 0: the machine's cores shared out, at least 1
   std::string kv_tokens;        // passed to each replica, empty: its default
   bool exact = false;
+  std::string kv_type;  // passed to each replica, empty: its default
   uint64_t seed = 0;
   std::string log_level = "info";  // of the replicas
 };

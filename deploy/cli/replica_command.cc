@@ -48,7 +48,10 @@ void AddReplica(CLI::App& app, Action& action) {
   replica.grpc_listen = "127.0.0.1:9091";
   replica.threads = static_cast<int32_t>(std::thread::hardware_concurrency());
   CLI::App* command = app.add_subcommand("replica", "One inference engine with its HTTP and gRPC services");
-  command->add_option("--model", replica.model_path, "GGUF file")->capture_default_str();
+  command
+      ->add_option("--model", replica.model_path,
+                   "GGUF file, or directory of config.json, *.safetensors and tokenizer.json")
+      ->capture_default_str();
   command->add_option("--name", replica.model_name, "name it is served under (default: the file's)");
   command->add_option("--listen", replica.listen, "HTTP address:port; port 0: any")->capture_default_str();
   command->add_option("--grpc-listen", replica.grpc_listen, "gRPC address:port; port 0: any")
@@ -67,6 +70,10 @@ void AddReplica(CLI::App& app, Action& action) {
   command->add_option("--batch-tokens", replica.max_batch_tokens, "token budget of a step")
       ->check(CLI::PositiveNumber);
   command->add_flag("--exact", replica.exact, "fp32 weights and KV");
+  command
+      ->add_option("--kv-type", replica.kv_type,
+                   "keys and values in f32, bf16 or int8 (default: bf16; f32 with --exact)")
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}));
   command->add_option("--router", replica.routers, "gRPC address of a router to register at (repeatable)");
   command->add_option("--advertise", replica.advertise, "gRPC address told to routers");
   command->add_option("--drain-seconds", options->drain_seconds, "time for running requests at SIGTERM")
@@ -74,6 +81,7 @@ void AddReplica(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->footer(
       "Examples:\n  kvring replica --model model.gguf --kv-memory 2GiB\n"
+      "  kvring replica --model ./Qwen3-0.6B --kv-type int8\n"
       "  kvring replica --model model.gguf --listen 0.0.0.0:8081 --grpc-listen 0.0.0.0:9091 --router "
       "router:9090");
   command->callback([options, &action] { action = [options] { return Run(*options); }; });

@@ -2,6 +2,7 @@
 // file.
 #include <boost/json.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,7 @@ using replica::KvShape;
 struct Options {
   std::string file;
   KvShape shape{.layers = 0, .kv_heads = 0, .head_dim = 0, .element_bytes = 2, .window = -1};
+  std::string kv_type;
   int64_t seq = 0;
   int64_t batch = 1;
   std::string memory;
@@ -62,7 +64,11 @@ absl::StatusOr<Model> FromConfigJson(const std::string& file) {
   if (heads == 0) return absl::InvalidArgumentError(absl::StrCat(file, ": field num_attention_heads is 0"));
   KVRING_ASSIGN_OR_RETURN(model.shape.kv_heads, Field(config, file, "num_key_value_heads", heads));
   KVRING_ASSIGN_OR_RETURN(model.shape.head_dim, Field(config, file, "head_dim", width / heads));
-  KVRING_ASSIGN_OR_RETURN(model.shape.window, Field(config, file, "sliding_window", 0));
+  // Qwen2 names a window that it does not use.
+  const auto* used = config.if_contains("use_sliding_window");
+  if (used == nullptr || !used->is_bool() || used->get_bool()) {
+    KVRING_ASSIGN_OR_RETURN(model.shape.window, Field(config, file, "sliding_window", 0));
+  }
   KVRING_ASSIGN_OR_RETURN(model.context,
                           Field(config, file, gpt2 ? "n_positions" : "max_position_embeddings", -1));
   return model;
@@ -72,23 +78,35 @@ absl::StatusOr<Model> FromGguf(const std::string& file) {
   KVRING_ASSIGN_OR_RETURN(const replica::GgufFile gguf, replica::GgufFile::Open(file));
   KVRING_ASSIGN_OR_RETURN(const replica::ModelConfig config, replica::ReadModelConfig(gguf));
   Model model;
-  model.shape = {config.layers, config.kv_heads, config.head_dim, 2, config.window};
+  model.shape = {.layers = config.layers,
+                 .kv_heads = config.kv_heads,
+                 .head_dim = config.head_dim,
+                 .window = config.window};
   model.context = config.context_length;
   return model;
+}
+
+// As our replicas hold keys and values: int8 has a f32 scale per key and value of a head.
+void SetKvType(std::string_view type, KvShape& shape) {
+  shape.element_bytes = type == "f32" ? 4 : type == "int8" ? 1 : 2;
+  shape.scale_bytes = type == "int8" ? 4 : 0;
 }
 
 // The file's shape, with what the flags say instead.
 absl::StatusOr<Model> Resolve(const Options& options) {
   Model model;
   if (!options.file.empty()) {
-    const bool json = options.file.ends_with(".json");
-    KVRING_ASSIGN_OR_RETURN(model, json ? FromConfigJson(options.file) : FromGguf(options.file));
+    std::error_code error;
+    const bool folder = std::filesystem::is_directory(options.file, error);
+    const std::string file = folder ? options.file + "/config.json" : options.file;
+    KVRING_ASSIGN_OR_RETURN(model, file.ends_with(".json") ? FromConfigJson(file) : FromGguf(file));
   }
   if (options.shape.layers > 0) model.shape.layers = options.shape.layers;
   if (options.shape.kv_heads > 0) model.shape.kv_heads = options.shape.kv_heads;
   if (options.shape.head_dim > 0) model.shape.head_dim = options.shape.head_dim;
   if (options.shape.window >= 0) model.shape.window = options.shape.window;
   model.shape.element_bytes = options.shape.element_bytes;
+  if (!options.kv_type.empty()) SetKvType(options.kv_type, model.shape);
   if (options.seq > 0) model.context = options.seq;
   const KvShape& shape = model.shape;
   for (const auto& [name, value] : {std::pair{"--layers", shape.layers},
@@ -99,8 +117,8 @@ absl::StatusOr<Model> Resolve(const Options& options) {
       return absl::InvalidArgumentError(absl::StrCat(name, " is needed (or a model file that says it)"));
   }
   // The product is an exact integer or it is refused.
-  const double bytes = 2.0 * shape.layers * shape.kv_heads * shape.head_dim * shape.element_bytes *
-                       model.context * options.batch;
+  const double row_bytes = 1.0 * shape.head_dim * shape.element_bytes + shape.scale_bytes;
+  const double bytes = 2.0 * shape.layers * shape.kv_heads * row_bytes * model.context * options.batch;
   if (bytes > 0x1p62) return absl::InvalidArgumentError("the size does not fit 64 bits");
   return model;
 }
@@ -133,13 +151,17 @@ int Run(const Options& options) {
                                {"kv_heads", model->shape.kv_heads},
                                {"head_dim", model->shape.head_dim},
                                {"dtype_bytes", model->shape.element_bytes},
+                               {"scale_bytes", model->shape.scale_bytes},
                                {"window", model->shape.window}};
     if (!options.memory.empty()) out["conversations"] = fit;
     std::printf("%s\n", boost::json::serialize(out).c_str());
     return 0;
   }
-  std::printf("2 x %ld layers x %ld KV heads x %ld head dim x %ld bytes = %s per token\n",
-              model->shape.layers, model->shape.kv_heads, model->shape.head_dim, model->shape.element_bytes,
+  const KvShape& shape = model->shape;
+  const std::string scale =
+      shape.scale_bytes == 0 ? "" : absl::StrCat(" + ", shape.scale_bytes, " of a scale");
+  std::printf("2 x %ld layers x %ld KV heads x (%ld head dim x %ld bytes%s) = %s per token\n", shape.layers,
+              shape.kv_heads, shape.head_dim, shape.element_bytes, scale.c_str(),
               FormatBytes(per_token).c_str());
   if (model->shape.window > 0)
     std::printf("sliding window: at most %ld tokens are kept\n", model->shape.window);
@@ -158,7 +180,7 @@ int Run(const Options& options) {
 void AddSize(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();  // shared by the parser and the action, whichever lives longer
   CLI::App* command = app.add_subcommand("size", "KV bytes, cost per token, how many conversations fit");
-  command->add_option("file", options->file, "config.json or GGUF file");
+  command->add_option("file", options->file, "config.json, directory with one, or GGUF file");
   command->add_option("--layers", options->shape.layers)->check(CLI::PositiveNumber);
   command->add_option("--kv-heads", options->shape.kv_heads)->check(CLI::PositiveNumber);
   command->add_option("--head-dim", options->shape.head_dim)->check(CLI::PositiveNumber);
@@ -167,8 +189,14 @@ void AddSize(CLI::App& app, Action& action) {
   command->add_option("--window", options->shape.window, "sliding window in tokens, 0: none")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--batch", options->batch)->check(CLI::PositiveNumber);
-  command->add_option("--dtype-bytes", options->shape.element_bytes, "2: f16, bf16; 4: f32; 1: int8")
-      ->check(CLI::PositiveNumber);
+  auto* bytes =
+      command->add_option("--dtype-bytes", options->shape.element_bytes, "of an element: 2 for f16 and bf16")
+          ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--kv-type", options->kv_type,
+                   "as a replica of that --kv-type holds it: f32, bf16 or int8 (with its scales)")
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
+      ->excludes(bytes);
   command->add_option("--memory", options->memory, "of the card, like 80GiB: how many conversations fit");
   command->add_option("--weights", options->weights, "bytes of the weights on that card");
   command->add_flag("--json", options->json);

@@ -55,7 +55,8 @@ void AddUp(CLI::App& app, Action& action) {
   options->fleet.model = DefaultModelPath();
   CLI::App* command = app.add_subcommand("up", "Router, replicas and dashboard on this machine");
   command->add_option("--replicas", options->fleet.replicas)->check(CLI::Range(1, 64))->capture_default_str();
-  command->add_option("--model", options->fleet.model, "GGUF file")->capture_default_str();
+  command->add_option("--model", options->fleet.model, "GGUF file or Hugging Face directory")
+      ->capture_default_str();
   command->add_option("--port", options->port, "HTTP port")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
@@ -69,6 +70,10 @@ void AddUp(CLI::App& app, Action& action) {
       ->check(CLI::PositiveNumber);
   command->add_option("--seed", options->fleet.seed, "seed of the router's random choices");
   command->add_flag("--exact", options->fleet.exact, "fp32 weights and KV");
+  command
+      ->add_option("--kv-type", options->fleet.kv_type,
+                   "keys and values of the replicas in f32, bf16 or int8")
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}));
   command->add_flag("--demo", options->demo, "run the demonstration, then stop");
   command->add_flag("--keep", options->keep, "with --demo: stay afterwards");
   command->footer("Examples:\n  kvring up\n  kvring up --replicas 2 --port 8000 --policy session-ring");

@@ -15,8 +15,8 @@ uint64_t Key(TokenId left, TokenId right) {
 
 }  // namespace
 
-void BpeMerges::Add(TokenId left, TokenId right, TokenId merged) {
-  merges_.try_emplace(Key(left, right), Merge{static_cast<int32_t>(merges_.size()), merged});
+void BpeMerges::Add(const Rule& rule) {
+  merges_.try_emplace(Key(rule.left, rule.right), Merge{rule.rank, rule.merged});
 }
 
 const BpeMerges::Merge* BpeMerges::Find(TokenId left, TokenId right) const {

@@ -15,9 +15,14 @@ namespace kvring::replica {
 
 class BpeMerges {
  public:
-  /// `left` and `right` merge into `merged`; pairs added earlier have the lower rank. The first of equal
-  /// pairs counts.
-  void Add(TokenId left, TokenId right, TokenId merged);
+  /// `left` and `right` merge into `merged`. The first of equal pairs counts.
+  struct Rule {
+    TokenId left;
+    TokenId right;
+    TokenId merged;
+    int32_t rank;
+  };
+  void Add(const Rule& rule);
 
   /// Merges in place: `symbols` are the ids of single symbols on entry, of the final tokens on return.
   void Apply(std::vector<TokenId>& symbols) const;

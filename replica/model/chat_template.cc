@@ -184,11 +184,12 @@ class Encoder {
   void Plain(size_t begin, size_t end) {
     if (begin == end) return;
     const std::string_view piece = std::string_view(text_.bytes()).substr(begin, end - begin);
+    const TextPlace place = begin == 0 ? TextPlace::kBeginning : TextPlace::kBehindTokens;
     std::vector<TokenId> tokens;
-    if (piece.size() < kCachedFrom) {
-      tokenizer_.Encode(piece, ControlTokens::kAsText, tokens);
+    if (piece.size() < kCachedFrom || place == TextPlace::kBeginning) {
+      tokenizer_.Encode(piece, ControlTokens::kAsText, place, tokens);
     } else if (!cache_.Lookup(piece, tokens)) {
-      tokenizer_.Encode(piece, ControlTokens::kAsText, tokens);
+      tokenizer_.Encode(piece, ControlTokens::kAsText, place, tokens);
       cache_.Insert(piece, tokens);
     }
     size_t at = 0;

@@ -18,7 +18,7 @@ kernels::KvShape ShapeOf(const ModelConfig& config, const CpuOptions& options) {
           config.head_dim,
           options.block_size,
           static_cast<int>(options.kv_tokens / options.block_size),
-          options.precision == Precision::kFp32 ? kernels::KvType::kF32 : kernels::KvType::kBf16};
+          KvTypeOf(options)};
 }
 
 absl::Status CheckOptions(const ModelConfig& config, const CpuOptions& options) {
@@ -50,6 +50,23 @@ absl::Status CheckOptions(const ModelConfig& config, const CpuOptions& options) 
 }
 
 }  // namespace
+
+kernels::KvType KvTypeOf(const CpuOptions& options) {
+  const bool exact = options.precision == Precision::kFp32;
+  return options.kv_type.value_or(exact ? kernels::KvType::kF32 : kernels::KvType::kBf16);
+}
+
+absl::StatusOr<kernels::KvType> ParseKvType(std::string_view name) {
+  if (name == "f32") return kernels::KvType::kF32;
+  if (name == "bf16") return kernels::KvType::kBf16;
+  if (name == "int8") return kernels::KvType::kInt8;
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", std::string(name), "' is no type of keys and values (f32, bf16 and int8 are)"));
+}
+
+int64_t KvBytesPerToken(const ModelConfig& config, kernels::KvType type) {
+  return kernels::KvShape{config.layers, config.kv_heads, config.head_dim, 1, 1, type}.token_bytes();
+}
 
 absl::StatusOr<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const std::string& path,
                                                                const CpuOptions& options) {
@@ -83,7 +100,7 @@ CpuExecutor::CpuExecutor(ModelSource source, ModelConfig config, const CpuOption
       isa_(options.isa) {
   const kernels::KvShape& shape = kv_.shape();
   limits_ = {config_.vocab_size, config_.context_length, shape.block_size, shape.num_blocks,
-             2 * shape.element_bytes() * config_.layers * config_.kv_width()};
+             shape.token_bytes()};
 }
 
 absl::Status CpuExecutor::LoadWeights(Precision precision) {

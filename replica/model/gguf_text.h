@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "replica/model/gguf.h"
-#include "replica/model/tokenizer.h"
+#include "replica/model/tokenizer_spec.h"
 
 namespace kvring::replica {
 

@@ -64,6 +64,26 @@ std::string GgufName(std::string_view name, bool gpt2) {
   return std::string(name);
 }
 
+// The reverse of GgufName for the names that it knows.
+std::string NameOf(std::string_view ours, std::string_view layers, std::span<const NamePair> names) {
+  std::string_view rest = ours;
+  std::string prefix;
+  if (TakePrefix(rest, "blk.")) {
+    const size_t dot = rest.find('.');
+    if (dot == std::string_view::npos) return std::string(ours);
+    prefix = absl::StrCat(std::string(layers), std::string(rest.substr(0, dot + 1)));
+    rest.remove_prefix(dot + 1);
+  }
+  const size_t kind = rest.rfind('.');
+  for (const auto& [theirs, known] : names) {
+    if (rest.substr(0, kind) == known && kind != std::string_view::npos)
+      return absl::StrCat(prefix, std::string(theirs), std::string(rest.substr(kind)));
+  }
+  return std::string(ours);
+}
+std::string LlamaName(std::string_view ours) { return NameOf(ours, "model.layers.", kLlamaNames); }
+std::string Gpt2Name(std::string_view ours) { return NameOf(ours, "h.", kGpt2Names); }
+
 std::optional<TensorType> TypeOf(std::string_view dtype) {
   if (dtype == "F32") return TensorType::kF32;
   if (dtype == "F16") return TensorType::kF16;
@@ -108,8 +128,8 @@ absl::Status TieOutput(const HfConfig& config, ModelTensors& tensors) {
 
 absl::StatusOr<ModelTensors> MapHfTensors(std::span<const SafetensorsFile> shards, const HfConfig& config,
                                           const std::string& name) {
-  ModelTensors tensors{name, {}};
   const bool gpt2 = config.model.architecture == "gpt2";
+  ModelTensors tensors{name, {}, gpt2 ? Gpt2Name : LlamaName};
   for (const SafetensorsFile& shard : shards) {
     for (const auto& [theirs, tensor] : shard.tensors()) {
       if (IsBuffer(theirs)) continue;

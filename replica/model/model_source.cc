@@ -1,6 +1,5 @@
 #include "replica/model/model_source.h"
 
-#include <boost/json.hpp>
 #include <filesystem>
 #include <set>
 
@@ -9,6 +8,7 @@
 #include "common/status_macros.h"
 #include "replica/model/hf_config.h"
 #include "replica/model/hf_tensors.h"
+#include "replica/model/json_file.h"
 
 namespace kvring::replica {
 namespace {
@@ -19,26 +19,18 @@ constexpr size_t kMaxShards = 4096;
 
 // The files that an index names, each once.
 absl::StatusOr<std::set<std::string>> ShardsOf(const std::string& index) {
-  KVRING_ASSIGN_OR_RETURN(const std::string text, ReadFile(index, kMaxIndexBytes));
-  boost::system::error_code error;
-  const boost::json::value root = boost::json::parse(text, error);
-  const auto* object = error ? nullptr : root.if_object();
-  const auto* map = object != nullptr ? object->if_contains("weight_map") : nullptr;
-  if (map == nullptr || !map->is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(index, ": \"weight_map\" is no object"));
-  }
+  KVRING_ASSIGN_OR_RETURN(const JsonFile file, JsonFile::Open(index, kMaxIndexBytes));
+  KVRING_ASSIGN_OR_RETURN(const JsonNode map, file.root().Get("weight_map"));
+  KVRING_ASSIGN_OR_RETURN(const auto entries, map.Object());
   std::set<std::string> shards;
-  for (const auto& [tensor, file] : map->get_object()) {
-    const std::string name = file.is_string() ? std::string(file.get_string().c_str()) : "";
-    if (name.empty() || name.find('/') != std::string::npos) {
-      return absl::InvalidArgumentError(absl::StrCat(index, ": tensor \"",
-                                                     std::string(tensor.data(), tensor.size()),
-                                                     "\": its file is no name in this folder"));
-    }
+  for (const auto& [tensor, value] : entries) {
+    const JsonNode entry = map.Member(tensor, value);
+    KVRING_ASSIGN_OR_RETURN(const std::string name, entry.String());
+    if (name.empty() || name.find('/') != std::string::npos) return entry.Bad("is no file of this folder");
     shards.insert(name);
-    if (shards.size() > kMaxShards)
-      return absl::InvalidArgumentError(absl::StrCat(index, ": too many files"));
+    if (shards.size() > kMaxShards) return map.Bad("names too many files");
   }
+  if (shards.empty()) return map.Bad("is empty");
   return shards;
 }
 

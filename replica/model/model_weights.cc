@@ -114,22 +114,26 @@ class Loader {
     return absl::OkStatus();
   }
 
+  // "<file>: tensor "<name>"".
+  std::string Place(const std::string& name) const {
+    const bool same = tensors_.name_in_file == nullptr;
+    return absl::StrCat(tensors_.file, ": tensor \"", same ? name : tensors_.name_in_file(name), "\"");
+  }
   bool Has(std::string_view name) const { return tensors_.by_name.contains(name); }
 
   absl::StatusOr<const GgufTensor*> Find(const std::string& name, int64_t rows, int64_t cols) {
     const auto found = tensors_.by_name.find(name);
     if (found == tensors_.by_name.end()) {
-      return absl::NotFoundError(absl::StrCat(tensors_.file, ": tensor \"", name, "\" is missing"));
+      return absl::NotFoundError(absl::StrCat(Place(name), " is missing"));
     }
     const GgufTensor& tensor = found->second;
     if (tensor.dim(0) != cols || tensor.dim(1) != rows || tensor.dim(2) != 1 || tensor.dim(3) != 1) {
-      return absl::InvalidArgumentError(absl::StrCat(tensors_.file, ": tensor \"", name, "\" is ",
-                                                     tensor.dim(1), " x ", tensor.dim(0),
+      return absl::InvalidArgumentError(absl::StrCat(Place(name), " is ", tensor.dim(1), " x ", tensor.dim(0),
                                                      ", the metadata say ", rows, " x ", cols));
     }
     if (!CanDequantize(tensor.type)) {
-      return absl::UnimplementedError(absl::StrCat(tensors_.file, ": tensor \"", name, "\" has type ",
-                                                   TraitsOf(tensor.type)->name, ", which is not supported"));
+      return absl::UnimplementedError(
+          absl::StrCat(Place(name), " has type ", TraitsOf(tensor.type)->name, ", which is not supported"));
     }
     used_.insert(name);
     return &tensor;
@@ -164,8 +168,7 @@ class Loader {
   absl::StatusOr<const GgufTensor*> FindMatrix(const std::string& name, PackedMatrix::Shape shape) {
     KVRING_ASSIGN_OR_RETURN(const GgufTensor* tensor, Find(name, shape.rows, shape.cols));
     if (shape.cols % 2 == 0) return tensor;
-    return absl::UnimplementedError(
-        absl::StrCat(tensors_.file, ": tensor \"", name, "\" has an odd number of columns"));
+    return absl::UnimplementedError(absl::StrCat(Place(name), " has an odd number of columns"));
   }
   absl::Status Matrix(const std::string& name, PackedMatrix::Shape shape, PackedMatrix& out) {
     KVRING_ASSIGN_OR_RETURN(const GgufTensor* tensor, FindMatrix(name, shape));
@@ -181,8 +184,8 @@ class Loader {
   absl::Status RefuseUnused() const {
     for (const auto& [name, tensor] : tensors_.by_name) {
       if (name == "rope_freqs.weight" || used_.contains(name)) continue;
-      return absl::UnimplementedError(absl::StrCat(tensors_.file, ": tensor \"", name, "\" is no part of a ",
-                                                   config_.architecture, " model of ", config_.layers,
+      return absl::UnimplementedError(absl::StrCat(Place(name), " is no part of a ", config_.architecture,
+                                                   " model of ", config_.layers,
                                                    " layers that is supported"));
     }
     return absl::OkStatus();
@@ -197,7 +200,7 @@ class Loader {
 }  // namespace
 
 ModelTensors TensorsOf(const GgufFile& file) {
-  ModelTensors tensors{file.name(), {}};
+  ModelTensors tensors{file.name(), {}, nullptr};
   for (const GgufTensor& tensor : file.tensors()) tensors.by_name.emplace(tensor.name, tensor);
   return tensors;
 }

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,6 +23,8 @@ enum class Precision { kFp32, kFast };
 struct ModelTensors {
   std::string file;  // for errors
   std::map<std::string, GgufTensor, std::less<>> by_name;
+  /// What the file calls a tensor, for errors; null: the same.
+  std::string (*name_in_file)(std::string_view ours) = nullptr;
 };
 ModelTensors TensorsOf(const GgufFile& file);
 

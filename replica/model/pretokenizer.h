@@ -1,23 +1,36 @@
-// Pre-tokenizer: cuts text into the pieces inside which BPE may merge. The rules are regular expressions over
-// Unicode classes, run by PCRE2; a rule set is named as in GGUF's tokenizer.ggml.pre. White space is
-// Unicode's White_Space property, spelled out, since PCRE2's own \s differs at U+180E. Immutable after
-// Create; thread-safe.
+// Pre-tokenizer: cuts text into the pieces inside which BPE may merge. The rules are regular expressions in
+// the dialect of tokenizer.json (Oniguruma), run by PCRE2, each applied inside the pieces of the one before;
+// what no match covers is a piece of its own. White space is Unicode's White_Space property, spelled out,
+// since PCRE2's own \s differs at U+180E. An expression may give up on some text (PCRE2's match limit): the
+// rest is then one piece. Immutable after Create; thread-safe.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
 namespace kvring::replica {
 
+/// The expressions of a rule set by its name in GGUF's tokenizer.ggml.pre: "smollm", "gpt2" (alias "gpt-2",
+/// "default"), "llama3" (alias "llama-bpe", "llama-v3"), "qwen2". Unknown: an error that lists them.
+absl::StatusOr<std::vector<std::string>> NamedSplits(std::string_view name);
+
+/// Expressions of parts of tokenizer.json.
+extern const std::string_view kByteLevelSplit;  // ByteLevel with use_regex
+extern const std::string_view kDigitSplit;      // Digits, each by itself
+extern const std::string_view kDigitsSplit;     // Digits, neighbours together
+extern const std::string_view kMetaspaceSplit;  // Metaspace with split
+
 class Pretokenizer {
  public:
-  /// Names known: "smollm", "gpt2" (alias "gpt-2", "default"), "llama3" (alias "llama-bpe"), "qwen2".
-  /// Unknown: an error that lists them.
-  static absl::StatusOr<Pretokenizer> Create(std::string_view name);
+  /// InvalidArgument names an expression that does not compile; Unimplemented what the two dialects read
+  /// differently (\w, \b, \h, nested classes, possessive intervals).
+  static absl::StatusOr<Pretokenizer> Create(std::span<const std::string> splits);
   Pretokenizer(Pretokenizer&&) noexcept;
   Pretokenizer& operator=(Pretokenizer&&) noexcept;
   ~Pretokenizer();

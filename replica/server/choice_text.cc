@@ -59,17 +59,18 @@ std::vector<uint32_t> ConversationBlockEnds(const Tokenizer& tokenizer, const st
   size_t tail = prompt.size();
   while (tail > 0 && !tokenizer.IsControl(prompt[tail - 1])) --tail;
   std::vector<TokenId> ours(prompt.begin() + static_cast<ptrdiff_t>(tail), prompt.end());
-  const std::string head = tokenizer.DecodeBytes(ours);
+  const TextPlace place = tail == 0 ? TextPlace::kBeginning : TextPlace::kBehindTokens;
+  const std::string head = tokenizer.DecodeBytes(ours, place);
   ours.insert(ours.end(), answer.tokens().begin(), answer.tokens().end());
-  const std::vector<TokenId> theirs = tokenizer.Encode(head + answer.text(), ControlTokens::kAsText);
+  const std::vector<TokenId> theirs = tokenizer.Encode(head + answer.text(), ControlTokens::kAsText, place);
 
   const size_t computed = prompt.size() + static_cast<size_t>(std::max(answer.sampled(), 1)) - 1;
-  size_t end = 0;
+  size_t end = answer_begin;
   for (size_t i = 0; i < std::min(ours.size(), theirs.size()) && ours[i] == theirs[i] && tail + i < computed;
        ++i) {
+    if (tail + i < prompt.size()) continue;
     end += tokenizer.Bytes(ours[i]).size();
-    if (tail + i >= prompt.size())
-      prompt_ends.push_back(static_cast<uint32_t>(answer_begin + end - head.size()));
+    prompt_ends.push_back(static_cast<uint32_t>(end));
   }
   return BlockEnds(prompt_ends, block_size);
 }

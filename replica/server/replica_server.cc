@@ -26,11 +26,10 @@ constexpr int kMaxMessageBytes = 64 << 20;
 constexpr int64_t kDefaultContexts = 4;
 
 // Tokens of the KV pool: as told, from bytes, or room for a few full conversations.
-absl::StatusOr<int64_t> PoolTokens(const ReplicaOptions& options, const ModelConfig& config) {
-  const int64_t bytes_per_token =
-      int64_t{2} * config.layers * config.kv_heads * config.head_dim * (options.exact ? 4 : 2);
+absl::StatusOr<int64_t> PoolTokens(const ReplicaOptions& options, const ModelConfig& config,
+                                   kernels::KvType type) {
   const int64_t tokens = options.kv_tokens > 0  ? options.kv_tokens
-                         : options.kv_bytes > 0 ? options.kv_bytes / bytes_per_token
+                         : options.kv_bytes > 0 ? options.kv_bytes / KvBytesPerToken(config, type)
                                                 : kDefaultContexts * config.context_length;
   if (tokens >= options.block_size) return tokens;
   return absl::InvalidArgumentError(absl::StrCat("--kv-tokens/--kv-memory: room for ", tokens,
@@ -42,14 +41,16 @@ absl::StatusOr<std::unique_ptr<CpuExecutor>> LoadExecutor(const ReplicaOptions& 
     return absl::UnimplementedError(
         absl::StrCat("--device ", options.device, ": this build serves on cpu only"));
   }
-  KVRING_ASSIGN_OR_RETURN(GgufFile file, GgufFile::Open(options.model_path));
-  KVRING_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(file));
+  KVRING_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options.model_path));
   CpuOptions cpu;
-  KVRING_ASSIGN_OR_RETURN(cpu.kv_tokens, PoolTokens(options, config));
   cpu.block_size = options.block_size;
   cpu.threads = options.threads;
   cpu.precision = options.exact ? Precision::kFp32 : Precision::kFast;
-  return CpuExecutor::Load(std::move(file), cpu);
+  if (!options.kv_type.empty()) {
+    KVRING_ASSIGN_OR_RETURN(cpu.kv_type, ParseKvType(options.kv_type));
+  }
+  KVRING_ASSIGN_OR_RETURN(cpu.kv_tokens, PoolTokens(options, source.config(), KvTypeOf(cpu)));
+  return CpuExecutor::Load(std::move(source), cpu);
 }
 
 }  // namespace

@@ -2,14 +2,15 @@
 
 #include "common/runtime/log.h"
 #include "common/status_macros.h"
-#include "replica/model/gguf_text.h"
+#include "replica/model/model_text.h"
 
 namespace kvring::replica {
 namespace {
 
-std::string NameOfFile(const std::string& path) {
-  const size_t slash = path.find_last_of('/');
-  std::string name = path.substr(slash == std::string::npos ? 0 : slash + 1);
+// The last part of the path, without ".gguf".
+std::string NameOfPath(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  std::string name = path.substr(path.find_last_of('/') + 1);
   if (name.ends_with(".gguf")) name.resize(name.size() - 5);
   return name;
 }
@@ -17,19 +18,17 @@ std::string NameOfFile(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Load(const std::string& path, std::string name) {
-  KVRING_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+  KVRING_ASSIGN_OR_RETURN(const ModelText text, ReadModelText(path));
   std::unique_ptr<ServedModel> model(new ServedModel);
-  model->name_ = name.empty() ? NameOfFile(path) : std::move(name);
-  KVRING_ASSIGN_OR_RETURN(const TokenizerSpec spec, ReadTokenizerSpec(file));
-  KVRING_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::Create(spec));
+  model->name_ = name.empty() ? NameOfPath(path) : std::move(name);
+  KVRING_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::Create(text.tokenizer));
   model->tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
-  KVRING_ASSIGN_OR_RETURN(const std::string source, ReadChatTemplate(file));
-  if (source.empty()) {
+  if (text.chat_template.empty()) {
     Log(LogLevel::kWarn, "replica", "model has no chat template: chat requests are refused",
         {{"file", path}});
     return model;
   }
-  KVRING_ASSIGN_OR_RETURN(model->chat_, ChatTemplate::Create(source, *model->tokenizer_));
+  KVRING_ASSIGN_OR_RETURN(model->chat_, ChatTemplate::Create(text.chat_template, *model->tokenizer_));
   return model;
 }
 

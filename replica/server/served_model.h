@@ -13,8 +13,9 @@ namespace kvring::replica {
 
 class ServedModel {
  public:
-  /// Reads tokenizer and template of a GGUF file. `name` empty: the file's name without its ending. A file
-  /// without a template loads: chat is then refused (MOD-11).
+  /// Reads tokenizer and template of a GGUF file or a Hugging Face directory (model_text.h). `name` empty:
+  /// the path's last part without its ending. A model without a template loads: chat is then refused
+  /// (MOD-11).
   static absl::StatusOr<std::unique_ptr<ServedModel>> Load(const std::string& path, std::string name);
 
   const std::string& name() const { return name_; }

@@ -20,6 +20,7 @@ namespace {
 struct Flags {
   std::string model;
   int threads = 2;
+  std::string kv_type;
   std::string precision = "fast";
   std::string isa;
   int repeat = 5;
@@ -100,6 +101,7 @@ int Run(const Flags& flags) {
   CpuOptions options;
   options.threads = flags.threads;
   options.kv_tokens = 32768;
+  if (!flags.kv_type.empty()) options.kv_type = ParseKvType(flags.kv_type).value();
   options.precision = flags.precision == "fp32" ? Precision::kFp32 : Precision::kFast;
   for (const kernels::Isa isa : kernels::SupportedIsas()) {
     if (kernels::NameOf(isa) == flags.isa) options.isa = isa;
@@ -148,6 +150,8 @@ int main(int argc, char** argv) {
   app.add_option("--model", flags.model, "GGUF file")->envname("KVRING_MODEL");
   app.add_option("--threads", flags.threads, "threads of the pool")->check(CLI::Range(1, 256));
   app.add_option("--precision", flags.precision)->check(CLI::IsMember({"fast", "fp32"}));
+  app.add_option("--kv-type", flags.kv_type, "default: that of the precision")
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}));
   app.add_option("--isa", flags.isa, "default: the best of this CPU")
       ->check(CLI::IsMember({"plain", "avx2", "avx512"}));
   app.add_option("--repeat", flags.repeat)->check(CLI::Range(1, 1000));

@@ -39,8 +39,8 @@ class Fixture {
   Sequence Make(int length) {
     Sequence s;
     s.q = Rounded(static_cast<size_t>(length * model_.heads * model_.head_dim));
-    s.k = Rounded(static_cast<size_t>(length * model_.kv_heads * model_.head_dim));
-    s.v = Rounded(static_cast<size_t>(length * model_.kv_heads * model_.head_dim));
+    s.k = Storable(length * model_.kv_heads);
+    s.v = Storable(length * model_.kv_heads);
     const int64_t row = model_.kv_heads * model_.head_dim;
     for (int p = 0; p < length; ++p) {
       if (p % model_.block_size == 0) {
@@ -89,6 +89,20 @@ class Fixture {
     return values;
   }
 
+  // Heads' keys or values that the pool holds exactly: for int8, integers up to 127 (which occurs) times a
+  // power of two of each head's own.
+  std::vector<float> Storable(int rows) {
+    const auto dim = static_cast<size_t>(model_.head_dim);
+    std::vector<float> values = Rounded(static_cast<size_t>(rows) * dim);
+    for (size_t i = 0; i < values.size() && model_.type == KvType::kInt8; i += dim) {
+      const float scale = std::ldexp(1.0F, -5 - static_cast<int>(random_.Below(4)));
+      for (size_t d = 0; d < dim; ++d)
+        values[i + d] = scale * static_cast<float>(static_cast<int>(random_.Below(255)) - 127);
+      values[i + random_.Below(dim)] = 127 * scale;
+    }
+    return values;
+  }
+
   Model model_;
   Random random_{5};
   KvPool pool_;
@@ -123,18 +137,21 @@ INSTANTIATE_TEST_SUITE_P(AllIsas, AttentionTest, testing::ValuesIn(SupportedIsas
                          [](const auto& info) { return std::string(NameOf(info.param)); });
 
 TEST_P(AttentionTest, ChunksAndDecodesTogether_EqualTheDoubleSoftmax) {
-  for (const Model& model : {Model{9, 3, 64, 16, 0, KvType::kF32}, Model{9, 3, 64, 16, 0, KvType::kBf16},
-                             Model{4, 4, 32, 5, 0, KvType::kF32}, Model{8, 1, 80, 32, 0, KvType::kBf16},
-                             Model{6, 3, 128, 16, 40, KvType::kF32}, Model{2, 2, 64, 16, 300, KvType::kBf16},
-                             Model{2, 1, 24, 7, 0, KvType::kBf16}}) {
+  for (const Model& model :
+       {Model{9, 3, 64, 16, 0, KvType::kF32}, Model{9, 3, 64, 16, 0, KvType::kBf16},
+        Model{4, 4, 32, 5, 0, KvType::kF32}, Model{8, 1, 80, 32, 0, KvType::kBf16},
+        Model{6, 3, 128, 16, 40, KvType::kF32}, Model{2, 2, 64, 16, 300, KvType::kBf16},
+        Model{2, 1, 24, 7, 0, KvType::kBf16}, Model{9, 3, 64, 16, 0, KvType::kInt8},
+        Model{8, 1, 80, 32, 40, KvType::kInt8}, Model{4, 4, 32, 5, 0, KvType::kInt8},
+        Model{2, 1, 24, 7, 0, KvType::kInt8}, Model{5, 1, 128, 16, 300, KvType::kInt8}}) {
     Fixture fixture(model, 400);
     const Sequence a = fixture.Make(300);
     const Sequence b = fixture.Make(31);
     const Sequence c = fixture.Make(530);
     const std::vector<Part> parts = {{&a, 299, 1}, {&b, 0, 31}, {&c, 500, 30}, {&c, 510, 3}};
     const auto outs = Attend(GetParam(), fixture, parts);
-    // bf16 rounds q (exact here after scaling only by luck) and the probabilities to 8 bits.
-    const double tolerance = model.type == KvType::kF32 ? 2e-5 : 2e-2;
+    // bf16 rounds q (exact here after scaling only by luck) and the probabilities to 8 bits; int8 neither.
+    const double tolerance = model.type == KvType::kBf16 ? 2e-2 : model.type == KvType::kInt8 ? 1e-4 : 2e-5;
     for (size_t i = 0; i < parts.size(); ++i) {
       for (int r = 0; r < parts[i].rows; r += 3) {
         for (int at = 0; at < model.heads * model.head_dim; at += 5) {
@@ -151,7 +168,7 @@ TEST_P(AttentionTest, ChunksAndDecodesTogether_EqualTheDoubleSoftmax) {
 }
 
 TEST_P(AttentionTest, RowAlone_SameBitsAsInAChunk) {
-  for (const KvType type : {KvType::kF32, KvType::kBf16}) {
+  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kInt8}) {
     Fixture fixture({9, 3, 64, 16, 0, type}, 100);
     const Sequence s = fixture.Make(600);
     const auto chunk = Attend(GetParam(), fixture, {{&s, 540, 60}})[0];
@@ -164,13 +181,15 @@ TEST_P(AttentionTest, RowAlone_SameBitsAsInAChunk) {
 
 // Blocks that have left the window are never read, so their table entries may be anything.
 TEST_P(AttentionTest, Window_BlocksBeforeIt_AreNotTouched) {
-  Fixture fixture({2, 1, 64, 16, 50, KvType::kBf16}, 100);
-  Sequence s = fixture.Make(400);
-  const auto before = Attend(GetParam(), fixture, {{&s, 380, 20}, {&s, 399, 1}});
-  for (int block = 0; block < (380 - 49) / 16; ++block)
-    s.table[static_cast<size_t>(block)] = BlockId{1 << 30};
-  const auto after = Attend(GetParam(), fixture, {{&s, 380, 20}, {&s, 399, 1}});
-  EXPECT_EQ(before, after);
+  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kInt8}) {
+    Fixture fixture({2, 1, 64, 16, 50, type}, 100);
+    Sequence s = fixture.Make(400);
+    const auto before = Attend(GetParam(), fixture, {{&s, 380, 20}, {&s, 399, 1}});
+    for (int block = 0; block < (380 - 49) / 16; ++block)
+      s.table[static_cast<size_t>(block)] = BlockId{1 << 30};
+    const auto after = Attend(GetParam(), fixture, {{&s, 380, 20}, {&s, 399, 1}});
+    EXPECT_EQ(before, after);
+  }
 }
 
 }  // namespace

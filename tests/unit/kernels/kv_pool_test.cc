@@ -2,26 +2,23 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/half.h"
+#include <algorithm>
+#include <cmath>
+
 #include "tests/unit/kernels/random_floats.h"
 
 namespace kvring::kernels {
 namespace {
 
-float Read(KvType type, const std::byte* base, int64_t i) {
-  if (type == KvType::kF32) return reinterpret_cast<const float*>(base)[i];
-  return Bf16ToFloat(reinterpret_cast<const Bf16Bits*>(base)[i]);
-}
-
 class KvPoolTest : public testing::TestWithParam<KvType> {};
-INSTANTIATE_TEST_SUITE_P(Types, KvPoolTest, testing::Values(KvType::kF32, KvType::kBf16));
+INSTANTIATE_TEST_SUITE_P(Types, KvPoolTest, testing::Values(KvType::kF32, KvType::kBf16, KvType::kInt8));
 
 TEST_P(KvPoolTest, EverySlot_HoldsWhatWasWrittenAndNothingElseMoves) {
   const KvShape shape{2, 3, 8, 20, 4, GetParam()};
   EXPECT_EQ(shape.slots(), 32);
   KvPool pool(shape);
   Random random(1);
-  // Small integers are exact in both types.
+  // Small integers are exact in all types, in int8 because each head has a 127.
   std::vector<std::vector<float>> keys, values;
   const auto for_each = [&](auto body) {
     size_t n = 0;
@@ -35,8 +32,8 @@ TEST_P(KvPoolTest, EverySlot_HoldsWhatWasWrittenAndNothingElseMoves) {
     keys.emplace_back();
     values.emplace_back();
     for (int i = 0; i < 24; ++i) {
-      keys.back().push_back(static_cast<float>(random.Below(200)));
-      values.back().push_back(static_cast<float>(random.Below(200)));
+      keys.back().push_back(i % 8 == 5 ? 127.0F : static_cast<float>(random.Below(127)));
+      values.back().push_back(i % 8 == 2 ? -127.0F : static_cast<float>(random.Below(127)));
     }
     pool.Write({layer, block, slot}, keys.back().data(), values.back().data());
   });
@@ -46,13 +43,49 @@ TEST_P(KvPoolTest, EverySlot_HoldsWhatWasWrittenAndNothingElseMoves) {
     for (int head = 0; head < 3; ++head) {
       const KvGroup group = pool.group(layer, head, block, slot / 16);
       for (int d = 0; d < 8; ++d) {
-        ASSERT_EQ(Read(GetParam(), group.keys, KeyIndex(GetParam(), slot % 16, d)),
-                  keys[source][head * 8 + d]);
-        ASSERT_EQ(Read(GetParam(), group.values, ValueIndex(GetParam(), 8, slot % 16, d)),
-                  values[source][head * 8 + d]);
+        const int64_t key = KeyIndex(GetParam(), slot % 16, d);
+        const int64_t value = ValueIndex(GetParam(), 8, slot % 16, d);
+        ASSERT_EQ(StoredNumber(shape, group.keys, slot % 16, key), keys[source][head * 8 + d]);
+        ASSERT_EQ(StoredNumber(shape, group.values, slot % 16, value), values[source][head * 8 + d]);
       }
     }
   });
+}
+
+// What the header states: half a scale at most, the scale from the head's largest magnitude.
+TEST(KvPoolInt8, RandomRows_ErrAtMostHalfTheirScale) {
+  const KvShape shape{1, 2, 64, 16, 1, KvType::kInt8};
+  KvPool pool(shape);
+  Random random(3);
+  for (int slot = 0; slot < 16; ++slot) {
+    std::vector<float> keys = RandomFloats(random, 128);
+    std::vector<float> values = RandomFloats(random, 128);
+    for (float& value : values) value *= 1e-20F;
+    if (slot == 7) std::fill(keys.begin(), keys.end(), 0.0F);
+    pool.Write({0, BlockId{0}, slot}, keys.data(), values.data());
+    for (int head = 0; head < 2; ++head) {
+      const KvGroup group = pool.group(0, head, BlockId{0}, 0);
+      const auto check = [&](const float* row, const std::byte* data, auto index) {
+        float largest = 0;
+        for (int d = 0; d < 64; ++d) largest = std::max(largest, std::fabs(row[d]));
+        EXPECT_FLOAT_EQ(ScalesOf(data, 64)[slot], largest / 127);
+        for (int d = 0; d < 64; ++d)
+          ASSERT_LE(std::fabs(StoredNumber(shape, data, slot, index(d)) - row[d]), largest / 127 * 0.501F);
+      };
+      check(&keys[static_cast<size_t>(head * 64)], group.keys,
+            [&](int d) { return KeyIndex(KvType::kInt8, slot, d); });
+      check(&values[static_cast<size_t>(head * 64)], group.values,
+            [&](int d) { return ValueIndex(KvType::kInt8, 64, slot, d); });
+    }
+  }
+}
+
+TEST(KvShape, TokenBytes_CountTheScales) {
+  EXPECT_EQ((KvShape{30, 3, 64, 16, 4, KvType::kF32}).token_bytes(), 46080);
+  EXPECT_EQ((KvShape{30, 3, 64, 16, 4, KvType::kBf16}).token_bytes(), 23040);
+  const KvShape int8{30, 3, 64, 16, 4, KvType::kInt8};
+  EXPECT_EQ(int8.token_bytes(), 2 * 30 * 3 * (64 + 4));
+  EXPECT_EQ(int8.block_bytes(), 16 * int8.token_bytes());
 }
 
 }  // namespace

@@ -9,17 +9,17 @@
 
 #include "common/random.h"
 #include "replica/model/byte_alphabet.h"
+#include "replica/model/encoded_prompt.h"
+#include "replica/model/score_merges.h"
 #include "tests/unit/replica/model/text_fixture.h"
 
 namespace kvring::replica {
 namespace {
 
-using TokenType = TokenizerSpec::TokenType;
-
-TokenizerSpec ByteSpec(std::string pre) {
+TokenizerSpec ByteSpec(std::string_view pre) {
   TokenizerSpec spec;
-  spec.model = "gpt2";
-  spec.pre = std::move(pre);
+  spec.file = "f";
+  spec.splits = NamedSplits(pre).value();
   for (int byte = 0; byte < 256; ++byte)
     spec.tokens.push_back(AlphabetOfBytes(std::string(1, static_cast<char>(byte))));
   spec.types.assign(256, static_cast<int32_t>(TokenType::kNormal));
@@ -33,7 +33,9 @@ void AddToken(TokenizerSpec& spec, const std::string& token, TokenType type) {
 
 std::vector<std::string> Pieces(std::string_view pre, std::string_view text) {
   std::vector<std::string> out;
-  Pretokenizer::Create(pre).value().Split(text, [&](std::string_view piece) { out.emplace_back(piece); });
+  Pretokenizer::Create(NamedSplits(pre).value()).value().Split(text, [&](std::string_view piece) {
+    out.emplace_back(piece);
+  });
   return out;
 }
 
@@ -118,7 +120,7 @@ TEST(Pretokenizer, Pieces_AreTheText) {
 }
 
 TEST(Pretokenizer, UnknownName_ListsTheKnown) {
-  const auto status = Pretokenizer::Create("martian").status();
+  const auto status = NamedSplits("martian").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_NE(status.message().find("smollm"), std::string::npos);
 }
@@ -135,7 +137,7 @@ TEST(Bpe, LongAndShortWays_EqualTheNaiveRule) {
     for (const auto& [l, r, m] : rules) known |= l == left && r == right;
     if (known) continue;
     rules.emplace_back(left, right, merged);
-    merges.Add(left, right, merged);
+    merges.Add({left, right, merged, merged});
   }
   for (int round = 0; round < 400; ++round) {
     std::vector<TokenId> symbols(random.Below(120));
@@ -185,10 +187,10 @@ TEST(Tokenizer, BadVocabularies_AreNamed) {
   TokenizerSpec twice = ByteSpec("gpt2");
   AddToken(twice, "a", TokenType::kNormal);
   EXPECT_NE(Tokenizer::Create(twice).status().message().find("twice"), std::string::npos);
-  for (const char* merge : {"a", "a zz", "", " ", "a b"}) {
+  for (const auto& [left, right] : {std::pair{"a", ""}, {"a", "zz"}, {"", ""}, {"zz", "b"}, {"a", "b"}}) {
     TokenizerSpec spec = ByteSpec("gpt2");
-    spec.merges = {merge};
-    EXPECT_NE(Tokenizer::Create(spec).status().message().find("merges[0]"), std::string::npos) << merge;
+    spec.merges = {{left, right}};
+    EXPECT_NE(Tokenizer::Create(spec).status().message().find("merges[0]"), std::string::npos) << left;
   }
   TokenizerSpec bos = ByteSpec("gpt2");
   bos.bos = 999;
@@ -196,9 +198,12 @@ TEST(Tokenizer, BadVocabularies_AreNamed) {
   TokenizerSpec types = ByteSpec("gpt2");
   types.types.pop_back();
   EXPECT_FALSE(Tokenizer::Create(types).ok());
-  TokenizerSpec model = ByteSpec("gpt2");
-  model.model = "rwkv";
-  EXPECT_EQ(Tokenizer::Create(model).status().code(), absl::StatusCode::kUnimplemented);
+  TokenizerSpec type = ByteSpec("gpt2");
+  type.types[7] = 77;
+  EXPECT_NE(Tokenizer::Create(type).status().message().find("tokens[7]"), std::string::npos);
+  TokenizerSpec giant = ByteSpec("gpt2");
+  AddToken(giant, std::string(kMaxTokenBytes + 1, 'a'), TokenType::kNormal);
+  EXPECT_NE(Tokenizer::Create(giant).status().message().find("tokens[256]"), std::string::npos);
 }
 
 // What Hugging Face's byte-level BPE does without an unknown token: the byte is dropped and its neighbours
@@ -206,7 +211,7 @@ TEST(Tokenizer, BadVocabularies_AreNamed) {
 TEST(Tokenizer, BytesThatTheVocabularyLacks_AreDropped) {
   TokenizerSpec spec = ByteSpec("gpt2");
   spec.tokens[4] = AlphabetOfBytes("ab");
-  spec.merges = {"a b"};
+  spec.merges = {{"a", "b"}};
   const Tokenizer tokenizer = Tokenizer::Create(spec).value();
   EXPECT_EQ(tokenizer.Encode("xa\x04", ControlTokens::kAsText), (std::vector<TokenId>{'x', 'a'}));
   const EncodedPrompt prompt = EncodeText(tokenizer, "\x04xa\x04\x04\ny");
@@ -231,6 +236,148 @@ TEST(Tokenizer, ControlTokens_OnlyWhereAskedFor) {
   EXPECT_EQ(tokenizer.Encode("a<|end|>b", ControlTokens::kParse), (std::vector<TokenId>{'a', 256, 'b'}));
   EXPECT_EQ(tokenizer.Encode("a<|end|>b", ControlTokens::kAsText).size(), 9u);
   EXPECT_EQ(tokenizer.Encode("<tool>", ControlTokens::kAsText), (std::vector<TokenId>{257}));
+}
+
+// A piece of text never becomes a control token, not by a merge and not as a whole word (TOK-05).
+TEST(Tokenizer, NoRuleMakesAControlTokenOfText_TOK_05) {
+  TokenizerSpec spec = ByteSpec("gpt2");
+  AddToken(spec, "<s>", TokenType::kControl);
+  AddToken(spec, "<s", TokenType::kNormal);
+  spec.merges = {{"<", "s"}, {"<s", ">"}};
+  spec.whole_words = true;
+  spec.splits.clear();
+  const Tokenizer tokenizer = Tokenizer::Create(spec).value();
+  EXPECT_EQ(tokenizer.Encode("<s>", ControlTokens::kAsText), (std::vector<TokenId>{257, '>'}));
+  EXPECT_EQ(tokenizer.Encode("<s>", ControlTokens::kParse), (std::vector<TokenId>{256}));
+}
+
+TEST(Tokenizer, WholeWords_AreNotMerged) {
+  TokenizerSpec spec = ByteSpec("gpt2");
+  AddToken(spec, "abc", TokenType::kNormal);
+  for (const bool whole : {false, true}) {
+    spec.whole_words = whole;
+    const Tokenizer tokenizer = Tokenizer::Create(spec).value();
+    EXPECT_EQ(tokenizer.Encode("abc", ControlTokens::kAsText).size(), whole ? 1u : 3u);
+  }
+}
+
+TEST(Tokenizer, UnusedTokens_AreNeverTextNorFound) {
+  TokenizerSpec spec = ByteSpec("gpt2");
+  AddToken(spec, "pad", TokenType::kUnused);
+  AddToken(spec, "pad", TokenType::kUnused);
+  spec.whole_words = true;
+  const Tokenizer tokenizer = Tokenizer::Create(spec).value();
+  EXPECT_EQ(tokenizer.vocab_size(), 258);
+  EXPECT_EQ(tokenizer.Encode("pad", ControlTokens::kParse).size(), 3u);
+  EXPECT_EQ(tokenizer.Bytes(257), "");
+}
+
+// --- SentencePiece ---
+
+// <unk>, <s>, the bytes, then these.
+TokenizerSpec SpmSpec(const std::vector<std::pair<std::string, float>>& pieces) {
+  TokenizerSpec spec;
+  spec.file = "f";
+  spec.alphabet = TokenAlphabet::kSentencePiece;
+  spec.prefix_space = PrefixSpace::kAlways;
+  AddToken(spec, "<unk>", TokenType::kUnknown);
+  AddToken(spec, "<s>", TokenType::kControl);
+  std::vector<float> scores(2);
+  for (int byte = 0; byte < 256; ++byte) {
+    char name[8];
+    std::snprintf(name, sizeof name, "<0x%02X>", byte);
+    AddToken(spec, name, TokenType::kByte);
+    scores.push_back(0);
+  }
+  for (const auto& [piece, score] : pieces) {
+    AddToken(spec, piece, TokenType::kNormal);
+    scores.push_back(score);
+  }
+  spec.unknown = 0;
+  AddScoreMerges(scores, spec);
+  return spec;
+}
+
+std::vector<std::string> Texts(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  std::vector<std::string> out;
+  for (const TokenId id : ids) out.push_back(tokenizer.Bytes(id));
+  return out;
+}
+
+TEST(SentencePiece, HighestScoreFirst_PrefixSpaceAndBytes) {
+  const Tokenizer tokenizer =
+      Tokenizer::Create(
+          SpmSpec({{"\u2581", -9}, {"a", -9}, {"b", -9}, {"ab", -3}, {"ba", -2}, {"\u2581a", -1}}))
+          .value();
+  const auto texts = [&](std::string_view text) {
+    return Texts(tokenizer, tokenizer.Encode(text, ControlTokens::kAsText));
+  };
+  EXPECT_EQ(texts("aba"), (std::vector<std::string>{" a", "ba"}));
+  EXPECT_EQ(texts("bab"), (std::vector<std::string>{" ", "ba", "b"}));
+  EXPECT_EQ(texts("a\u00E9"), (std::vector<std::string>{" a", "\xC3", "\xA9"}));
+  EXPECT_EQ(texts(" a"), (std::vector<std::string>{" ", " a"}));
+  EXPECT_EQ(texts(""), (std::vector<std::string>{}));
+}
+
+// Pairs of the same score merge from the left, whatever they are made of.
+TEST(SentencePiece, EqualScores_TheLeftmostPairMergesFirst) {
+  const Tokenizer tokenizer =
+      Tokenizer::Create(SpmSpec({{"x", -9}, {"y", -9}, {"yx", -1}, {"xy", -1}})).value();
+  EXPECT_EQ(Texts(tokenizer, tokenizer.Encode("xyx", ControlTokens::kAsText)).back(), "x");
+  EXPECT_EQ(Texts(tokenizer, tokenizer.Encode("yxy", ControlTokens::kAsText)).back(), "y");
+}
+
+// The name of a byte typed as text is text, though its pieces could merge into it.
+TEST(SentencePiece, TypedByteNames_AreText_MOD_06) {
+  TokenizerSpec spec = SpmSpec({{"\u2581", -9}, {"<0x", -1}, {"41>", -1}});
+  spec.merges.emplace_back("<0x", "41>");
+  spec.ranks.push_back(0);
+  const Tokenizer tokenizer = Tokenizer::Create(spec).value();
+  EXPECT_EQ(tokenizer.DecodeBytes(tokenizer.Encode("<0x41>", ControlTokens::kAsText)), "<0x41>");
+}
+
+TEST(SentencePiece, DecodeBytes_GivesTheTextBack_TOK_04) {
+  const Tokenizer tokenizer =
+      Tokenizer::Create(SpmSpec({{"\u2581", -9}, {"a", -8}, {"\u2581a", -1}, {"\u2581\u2581", -2}})).value();
+  for (const std::string text : {"a", " a", "  a  ", "\u00E9\n\t", "\xF0\x9F\x98", "\U0001F600 a\xFF"}) {
+    EXPECT_EQ(tokenizer.DecodeBytes(tokenizer.Encode(text, ControlTokens::kAsText)), text);
+  }
+}
+
+// The ends of tokens skip the space that the text does not have; none lies behind the text.
+TEST(SentencePiece, Ends_SkipTheInsertedSpace) {
+  TokenizerSpec spec = SpmSpec({{"\u2581", -9}, {"a", -8}, {"\u2581a", -1}});
+  spec.bos = 1;
+  spec.add_bos = true;
+  const Tokenizer tokenizer = Tokenizer::Create(spec).value();
+  const EncodedPrompt prompt = EncodeText(tokenizer, "aa \u00E9");
+  EXPECT_EQ(prompt.tokens.size(), 6u);  // <s> " a" a " " C3 A9
+  EXPECT_EQ(prompt.end_bytes, (std::vector<uint32_t>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(SentencePiece, PrefixSpace_ByItsRule) {
+  const std::vector<std::pair<std::string, float>> pieces = {{"\u2581", -9}, {"a", -8}, {"\u2581a", -1}};
+  const auto count = [&](PrefixSpace prefix, std::string_view text, TextPlace place) {
+    TokenizerSpec spec = SpmSpec(pieces);
+    spec.prefix_space = prefix;
+    return Texts(Tokenizer::Create(spec).value(),
+                 Tokenizer::Create(spec).value().Encode(text, ControlTokens::kParse, place));
+  };
+  using List = std::vector<std::string>;
+  EXPECT_EQ(count(PrefixSpace::kNone, "a", TextPlace::kBeginning), List{"a"});
+  EXPECT_EQ(count(PrefixSpace::kMissing, " a<s>a", TextPlace::kBeginning), (List{" a", "<s>", " a"}));
+  EXPECT_EQ(count(PrefixSpace::kFirstOnly, "a<s>a", TextPlace::kBeginning), (List{" a", "<s>", "a"}));
+  EXPECT_EQ(count(PrefixSpace::kFirstOnly, "a", TextPlace::kBehindTokens), List{"a"});
+  EXPECT_EQ(count(PrefixSpace::kAlways, " a<s>a", TextPlace::kBehindTokens), (List{" ", " a", "<s>", " a"}));
+}
+
+// Composed text is what is encoded; where it reads otherwise than the text, tokens end with the text.
+TEST(Tokenizer, Nfc_ComposesFirst) {
+  TokenizerSpec spec = ByteSpec("qwen2");
+  spec.nfc = true;
+  const Tokenizer tokenizer = Tokenizer::Create(spec).value();
+  EXPECT_EQ(tokenizer.DecodeBytes(tokenizer.Encode("e\u0301x", ControlTokens::kAsText)), "\u00E9x");
+  EXPECT_EQ(EncodeText(tokenizer, "ye\u0301x").end_bytes, (std::vector<uint32_t>{1, 5, 5, 5}));
 }
 
 // TOK-07, raw text: one BOS, whether typed or not.

@@ -10,8 +10,7 @@ namespace {
 // Bytes 0…255 as tokens 0…255, "ab" as 256, a control token 257.
 Tokenizer ByteTokenizer() {
   TokenizerSpec spec;
-  spec.model = "gpt2";
-  spec.pre = "gpt2";
+  spec.splits = NamedSplits("gpt2").value();
   for (int byte = 0; byte < 256; ++byte)
     spec.tokens.push_back(AlphabetOfBytes(std::string(1, static_cast<char>(byte))));
   spec.types.assign(256, 1);
@@ -19,7 +18,7 @@ Tokenizer ByteTokenizer() {
   spec.types.push_back(1);
   spec.tokens.push_back("<|end|>");
   spec.types.push_back(3);
-  spec.merges = {"a b"};
+  spec.merges = {{"a", "b"}};
   return Tokenizer::Create(spec).value();
 }
 

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "families")
 TOKENS = 40
+GREEDY = 24
 COMMON = dict(vocab_size=48, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
               num_key_value_heads=2, max_position_embeddings=64, bos_token_id=1, eos_token_id=2)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -35,6 +36,17 @@ def randomise(model, dtype):
         parameter.data = (base + scale * torch.randn(parameter.shape)).to(dtype).float()
 
 
+def greedy(model, prompt):
+    """Tokens after the prompt by full recomputation, and how far the best logit was ahead of the second."""
+    ids, margins = list(prompt), []
+    for _ in range(GREEDY):
+        with torch.no_grad():
+            best = model(torch.tensor([ids]), use_cache=False).logits[0, -1].topk(2)
+        ids.append(best.indices[0].item())
+        margins.append(round((best.values[0] - best.values[1]).item(), 4))
+    return {"prompt": list(prompt), "tokens": ids[len(prompt):], "margins": margins}
+
+
 def main():
     for name, (config, dtype) in FAMILIES.items():
         torch.manual_seed(7)
@@ -52,7 +64,8 @@ def main():
         save_file(tensors, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
         config.save_pretrained(folder)
         golden = {"engine": f"transformers {t.__version__} torch {torch.__version__} fp32", "ids": ids[0].tolist(),
-                  "logits": {p: [round(v, 5) for v in logits[p].tolist()] for p in (0, 1, 15, 39)}}
+                  "logits": {p: [round(v, 5) for v in logits[p].tolist()] for p in (0, 1, 15, 39)},
+                  "greedy": [greedy(model, ids[0, :n].tolist()) for n in (3, 16, 38)]}
         with open(os.path.join(folder, "golden.json"), "w") as out:
             json.dump(golden, out)
             out.write("\n")

@@ -1,0 +1,206 @@
+// AVX-512 attention on int8 keys and values. As attention_avx512.cc works: tiles of queries of one KV head,
+// spans of 16 groups, scores by broadcasting q over the transposed keys, a softmax in powers of two per span,
+// and the merge of its states. The integers are widened to f32 once per tile; a key's scale multiplies its
+// score, a value's scale its probability, so q and the probabilities are not rounded.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/attention.h"
+
+#if KVRING_X86
+#include "kernels/exp_avx512.h"
+
+namespace kvring::kernels {
+namespace {
+
+constexpr int kTileQueries = 4;
+constexpr int kSpanSlots = kSpanGroups * kSlotGroup;
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
+// A group of the span that some query sees.
+struct SeenGroup {
+  KvGroup data;
+  int32_t first_position;
+  int32_t count;  // slots in use by positions that some query sees
+};
+
+struct Tile {
+  int queries = 0;
+  int head_dim = 0;
+  const float* q[kTileQueries];
+  int32_t first_visible[kTileQueries];
+  int32_t position[kTileQueries];
+  SeenGroup groups[kSpanGroups];
+  int group_count = 0;
+  alignas(64) float scores[kTileQueries][kSpanSlots];  // then probabilities
+};
+
+KVRING_TARGET_AVX512 inline __m512 Load16(const std::byte* at) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))));
+}
+
+void LoadQueries(const AttentionContext& context, const AttentionUnit& unit, int first, int queries,
+                 Tile& tile) {
+  tile.queries = queries;
+  tile.head_dim = context.head_dim();
+  const int heads = context.group_heads();
+  for (int i = 0; i < queries; ++i) {
+    const int32_t token = unit.token_begin + (first + i) / heads;
+    const int head = unit.kv_head * heads + (first + i) % heads;
+    tile.q[i] = unit.rows->q + (static_cast<int64_t>(token) * context.shape.heads + head) * tile.head_dim;
+    tile.position[i] = unit.rows->first_position + token;
+    tile.first_visible[i] = context.first_visible(tile.position[i]);
+  }
+}
+
+// Groups before the window may belong to freed blocks and are never touched.
+void CollectGroups(const AttentionContext& context, const AttentionUnit& unit, int32_t span, Tile& tile) {
+  const KvShape& kv = context.pool->shape();
+  const int per_block = kv.slots() / kSlotGroup;
+  const int32_t first = *std::min_element(tile.first_visible, tile.first_visible + tile.queries);
+  const int32_t last = *std::max_element(tile.position, tile.position + tile.queries);
+  tile.group_count = 0;
+  for (int32_t g = span * kSpanGroups; g < (span + 1) * kSpanGroups; ++g) {
+    const int32_t begin = g / per_block * kv.block_size + g % per_block * kSlotGroup;
+    const int32_t in_block = std::min(kSlotGroup, kv.block_size - g % per_block * kSlotGroup);
+    if (begin > last) break;
+    if (begin + in_block <= first) continue;
+    const KvGroup data = context.pool->group(
+        context.layer, unit.kv_head, unit.rows->table[static_cast<size_t>(g / per_block)], g % per_block);
+    tile.groups[tile.group_count++] = {data, begin, std::min(in_block, last - begin + 1)};
+  }
+}
+
+// Scores of Q queries against B neighbouring groups, times `scale`.
+template <int Q, int B>
+KVRING_TARGET_AVX512 inline void ScoreGroups(Tile& tile, int first, float scale) {
+  __m512 score[Q][B] = {};
+  const std::byte* keys[B];
+  for (int b = 0; b < B; ++b) keys[b] = tile.groups[first + b].data.keys;
+  for (int d = 0; d < tile.head_dim; ++d) {
+    __m512 k[B];
+#pragma GCC unroll 2
+    for (int b = 0; b < B; ++b) k[b] = Load16(keys[b] + d * kSlotGroup);
+#pragma GCC unroll 4
+    for (int r = 0; r < Q; ++r) {
+      const __m512 q = _mm512_set1_ps(tile.q[r][d]);
+#pragma GCC unroll 2
+      for (int b = 0; b < B; ++b) score[r][b] = _mm512_fmadd_ps(q, k[b], score[r][b]);
+    }
+  }
+  for (int b = 0; b < B; ++b) {
+    const __m512 scales =
+        _mm512_mul_ps(_mm512_loadu_ps(ScalesOf(keys[b], tile.head_dim)), _mm512_set1_ps(scale));
+    for (int r = 0; r < Q; ++r)
+      _mm512_store_ps(&tile.scores[r][(first + b) * kSlotGroup], _mm512_mul_ps(score[r][b], scales));
+  }
+}
+
+inline __mmask16 SeenSlots(const SeenGroup& group, int32_t first, int32_t last) {
+  const int32_t low = std::max(first - group.first_position, 0);
+  const int32_t high = std::min(last - group.first_position + 1, group.count);
+  if (high <= low) return 0;
+  return static_cast<__mmask16>(((1U << high) - 1U) & ~((1U << low) - 1U));
+}
+
+// Turns a query's scores into unnormalised probabilities times the values' scales, zero where it does not
+// see; the state's peak and sum are those of the probabilities.
+KVRING_TARGET_AVX512 void Softmax(Tile& tile, int r, float* state) {
+  float* scores = tile.scores[r];
+  __mmask16 seen[kSpanGroups];
+  __m512 peaks = _mm512_set1_ps(kNothing);
+  for (int g = 0; g < tile.group_count; ++g) {
+    seen[g] = SeenSlots(tile.groups[g], tile.first_visible[r], tile.position[r]);
+    peaks = _mm512_mask_max_ps(peaks, seen[g], peaks, _mm512_load_ps(scores + g * kSlotGroup));
+  }
+  const float peak = _mm512_reduce_max_ps(peaks);
+  const __m512 all_peak = _mm512_set1_ps(peak == kNothing ? 0.0F : peak);
+  __m512 sums = _mm512_setzero_ps();
+  for (int g = 0; g < tile.group_count; ++g) {
+    const __m512 below = _mm512_sub_ps(_mm512_load_ps(scores + g * kSlotGroup), all_peak);
+    const __m512 p = _mm512_maskz_mov_ps(seen[g], Exp2Avx512(below));
+    sums = _mm512_add_ps(sums, p);
+    const float* scales = ScalesOf(tile.groups[g].data.values, tile.head_dim);
+    _mm512_store_ps(scores + g * kSlotGroup, _mm512_maskz_mul_ps(seen[g], p, _mm512_loadu_ps(scales)));
+  }
+  state[0] = peak;
+  state[1] = _mm512_reduce_add_ps(sums);
+}
+
+// Weighted values of Q queries, D x 16 dimensions from `dim` on, into their states.
+template <int Q, int D>
+KVRING_TARGET_AVX512 inline void WeighValues(const Tile& tile, int dim, float* states) {
+  __m512 acc[Q][D] = {};
+  for (int g = 0; g < tile.group_count; ++g) {
+    const SeenGroup& group = tile.groups[g];
+    for (int slot = 0; slot < group.count; ++slot) {
+      const std::byte* values = group.data.values + slot * tile.head_dim + dim;
+      __m512 v[D];
+#pragma GCC unroll 4
+      for (int i = 0; i < D; ++i) v[i] = Load16(values + i * 16);
+#pragma GCC unroll 4
+      for (int r = 0; r < Q; ++r) {
+        const __m512 p = _mm512_set1_ps(tile.scores[r][g * kSlotGroup + slot]);
+#pragma GCC unroll 4
+        for (int i = 0; i < D; ++i) acc[r][i] = _mm512_fmadd_ps(p, v[i], acc[r][i]);
+      }
+    }
+  }
+  for (int r = 0; r < Q; ++r) {
+    float* out = states + r * StateFloats(tile.head_dim) + 16 + dim;
+    for (int i = 0; i < D; ++i) _mm512_storeu_ps(out + i * 16, acc[r][i]);
+  }
+}
+
+template <int Q>
+KVRING_TARGET_AVX512 void AttendSpan(Tile& tile, float scale, float* states) {
+  int group = 0;
+  for (; group + 2 <= tile.group_count; group += 2) ScoreGroups<Q, 2>(tile, group, scale);
+  if (group < tile.group_count) ScoreGroups<Q, 1>(tile, group, scale);
+  for (int r = 0; r < Q; ++r) Softmax(tile, r, states + r * StateFloats(tile.head_dim));
+  int dim = 0;
+  for (; dim + 64 <= tile.head_dim; dim += 64) WeighValues<Q, 4>(tile, dim, states);
+  for (; dim < tile.head_dim; dim += 16) WeighValues<Q, 1>(tile, dim, states);
+}
+
+void AttendTileSpan(Tile& tile, float scale, float* states) {
+  switch (tile.queries) {
+    case 1:
+      return AttendSpan<1>(tile, scale, states);
+    case 2:
+      return AttendSpan<2>(tile, scale, states);
+    case 3:
+      return AttendSpan<3>(tile, scale, states);
+    default:
+      return AttendSpan<kTileQueries>(tile, scale, states);
+  }
+}
+
+}  // namespace
+
+// A unit that has all spans to itself keeps their states here and merges them as split units are merged.
+void AttendInt8UnitAvx512(const AttentionContext& context, const AttentionUnit& unit, float* partials) {
+  const int queries = (unit.token_end - unit.token_begin) * context.group_heads();
+  const int64_t state_floats = StateFloats(context.head_dim());
+  std::vector<float> own;
+  if (unit.partial == kNoPartial) own.resize(static_cast<size_t>(unit.span_end * queries * state_floats));
+  float* states = unit.partial == kNoPartial ? own.data() : partials + unit.partial;
+  Tile tile;
+  const float scale = context.shape.scale * kLog2E;
+  for (int first = 0; first < queries; first += kTileQueries) {
+    LoadQueries(context, unit, first, std::min(kTileQueries, queries - first), tile);
+    for (int32_t span = unit.span_begin; span < unit.span_end; ++span) {
+      CollectGroups(context, unit, span, tile);
+      AttendTileSpan(tile, scale, states + (static_cast<int64_t>(span) * queries + first) * state_floats);
+    }
+  }
+  if (unit.partial != kNoPartial) return;
+  AttentionUnit merge = unit;
+  merge.partial = 0;
+  MergeSpansAvx512(context, merge, own.data());
+}
+
+}  // namespace kvring::kernels
+#endif
