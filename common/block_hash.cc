@@ -46,6 +46,10 @@ BlockHash ChainNext(BlockHash parent, std::span<const TokenId> block) {
   return Mix(parent, XXH3_64bits(block.data(), block.size_bytes()));
 }
 
+uint64_t KeyedNext(uint64_t parent, std::span<const TokenId> block, uint64_t key) {
+  return Mix({parent}, XXH3_64bits_withSeed(block.data(), block.size_bytes(), key)).value;
+}
+
 std::vector<BlockHash> HashChain(BlockHash root, std::string_view bytes, size_t block_bytes) {
   KVRING_CHECK(block_bytes > 0);
   std::vector<BlockHash> chain;

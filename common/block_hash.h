@@ -34,6 +34,10 @@ BlockHash ChainRoot(const CacheIdentity& identity);
 BlockHash ChainNext(BlockHash parent, std::string_view block);
 BlockHash ChainNext(BlockHash parent, std::span<const TokenId> block);
 
+/// A second chain, which only the holder of `key` can compute: beside the hash it makes an identity of 128
+/// bits that no client can aim at. Never leaves the process.
+uint64_t KeyedNext(uint64_t parent, std::span<const TokenId> block, uint64_t key);
+
 /// Hashes of all whole blocks of `bytes`; a partial last block has none. block_bytes > 0.
 std::vector<BlockHash> HashChain(BlockHash root, std::string_view bytes, size_t block_bytes);
 /// The same over tokens. block_tokens > 0.

@@ -1,5 +1,7 @@
 #include "sim/timed_executor.h"
 
+#include <algorithm>
+
 #include "common/random.h"
 
 namespace kvring::sim {
@@ -27,7 +29,9 @@ TokenId TimedExecutor::TokenAfter(SequenceId sequence, int32_t position, int32_t
 double TimedExecutor::CostOf(const replica::SequenceStep& step) const {
   const auto tokens = static_cast<double>(step.tokens.size());
   const double compute = tokens > 1 ? cost_.per_prefill_token_ns * tokens : cost_.per_decode_sequence_ns;
-  return compute + cost_.per_context_token_ns * step.first_position;
+  const int32_t seen =
+      limits_.window > 0 ? std::min(step.first_position, limits_.window) : step.first_position;
+  return compute + cost_.per_context_token_ns * seen;
 }
 
 }  // namespace kvring::sim

@@ -3,7 +3,7 @@
 //
 //   cost = base + Σ per sequence ( per_prefill_token · tokens computed, if more than one
 //                                + per_decode_sequence, if one
-//                                + per_context_token · tokens read from the KV cache )
+//                                + per_context_token · tokens read from the KV cache, at most a window )
 //
 // The token at position p of sequence s is a hash of (s, p): the same for any batching. Pure; not
 // thread-safe.

@@ -14,12 +14,15 @@ namespace {
 BlockManagerOptions BlockOptions(const ExecutorLimits& limits, const EngineOptions& options) {
   return {.num_blocks = limits.num_blocks,
           .block_size = limits.block_size,
+          .window = limits.window,
+          .key = options.cache_key,
           .prefix_caching = options.prefix_caching,
           .event_capacity = options.cache_event_capacity,
           .chain = options.chain};
 }
 
-int32_t SequenceLimit(const ExecutorLimits& limits) {
+int32_t SequenceLimit(const ExecutorLimits& limits, const BlockManager& blocks) {
+  if (blocks.BlocksHeldAtMost(1) <= limits.num_blocks) return limits.context_length;
   const int64_t pool = int64_t{limits.num_blocks} * limits.block_size;
   return static_cast<int32_t>(std::min<int64_t>(limits.context_length, pool));
 }
@@ -42,7 +45,7 @@ Engine::Engine(Executor& executor, const EngineOptions& options)
       options_(options),
       blocks_(BlockOptions(executor.limits(), options)),
       scheduler_(options.scheduler, blocks_),
-      limit_(SequenceLimit(executor.limits())) {}
+      limit_(SequenceLimit(executor.limits(), blocks_)) {}
 
 absl::Status Engine::Add(EngineRequest request, Instant now) {
   if (requests_.contains(request.id)) {
@@ -169,6 +172,7 @@ void Engine::HandleOutput(const StepPlan& plan) {
     if (!sequence.request->ended) {
       sequence.computed += tokens;
       blocks_.Commit(sequence.table, sequence.tokens, sequence.computed);
+      blocks_.FreeBehind(sequence.table, sequence.computed);
       if (sequence.prompt_rows_done < sequence.prompt_tokens) EmitPromptRows(sequence, row, rows);
       if (sequence.pending() == 0) AdvanceChoices(sequence, row + rows - 1);
     }

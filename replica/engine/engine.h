@@ -35,6 +35,7 @@ struct EngineOptions {
   /// A request whose prompt fits but whose max_tokens does not: capped to what fits instead of refused.
   bool cap_max_tokens = false;
   size_t cache_event_capacity = 1 << 16;
+  uint64_t cache_key = 0;  // see BlockManagerOptions
   BlockManagerOptions::ChainFunction chain = nullptr;
 };
 
@@ -86,7 +87,8 @@ class Engine {
   void ClearCache() { blocks_.Clear(); }
 
   EngineLoad Load() const;
-  /// Longest prompt + output: the model's context or the whole pool, whichever is less.
+  /// Longest prompt + output: the model's context or the whole pool, whichever is less; the context alone
+  /// when the model has a window for which the pool has room.
   int32_t max_tokens_per_sequence() const { return limit_; }
   const BlockManagerStats& cache_stats() const { return blocks_.stats(); }
   const SchedulerStats& scheduler_stats() const { return scheduler_.stats(); }

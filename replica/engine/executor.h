@@ -15,7 +15,8 @@ namespace kvring::replica {
 
 /// One sequence's share of a step: `tokens` are computed at positions first_position, first_position + 1, …,
 /// and their keys and values written through `block_table` (position p lies in block_table[p / block_size],
-/// slot p % block_size). Positions [0, first_position) are already there.
+/// slot p % block_size). Positions [0, first_position) are already there; entries that the executor's window
+/// has passed are kNullBlock (replica/kv/block_table.h) and are not read.
 struct SequenceStep {
   SequenceId id;
   std::span<const TokenId> tokens;
@@ -54,6 +55,8 @@ struct ExecutorLimits {
   int32_t block_size = 0;      // tokens per KV block
   int32_t num_blocks = 0;      // blocks in the KV pool
   int64_t kv_bytes_per_token = 0;
+  /// Tokens that a position sees at most in any layer, itself included; 0: all before it.
+  int32_t window = 0;
 };
 
 class Executor {

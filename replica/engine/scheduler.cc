@@ -10,10 +10,18 @@ namespace {
 /// Waiting sequences that one step looks at behind the first that does not fit.
 constexpr size_t kMaxBlockedPerStep = 16;
 
+/// Tokens of one sequence in a step: the budget, or what a pool that has room for the window has room for
+/// beside it.
+int32_t LongestChunk(int32_t budget, const BlockManager& blocks) {
+  if (blocks.BlocksHeldAtMost(1) > blocks.total_blocks()) return budget;
+  while (blocks.BlocksHeldAtMost(budget) > blocks.total_blocks()) --budget;
+  return budget;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, BlockManager& blocks)
-    : options_(options), blocks_(blocks) {
+    : options_(options), blocks_(blocks), max_chunk_(LongestChunk(options.max_batch_tokens, blocks)) {
   KVRING_CHECK(options.max_running > 0 && options.max_batch_tokens > options.max_running);
 }
 
@@ -48,6 +56,7 @@ const StepPlan& Scheduler::Plan(Instant now) {
   plan_.admitted.clear();
   plan_.preemptions = 0;
   budget_ = options_.max_batch_tokens;
+  blocks_.AdvanceTo(now);
   PlanDecodes();
   PlanPrefills();
   // What was preempted just now would be let in again, and the room it gave up is needed.
@@ -66,7 +75,7 @@ void Scheduler::PlanDecodes() {
 void Scheduler::PlanPrefills() {
   for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
     const int32_t pending = running_[i]->pending();
-    if (pending > 1) Schedule(*running_[i], std::min(pending, budget_));
+    if (pending > 1) Schedule(*running_[i], std::min({pending, budget_, max_chunk_}));
   }
 }
 
@@ -120,7 +129,7 @@ void Scheduler::PlanAdmissions(Instant now) {
     }
     CountBypass();
     next = waiting_.erase(next);
-    Schedule(sequence, std::min(sequence.pending(), budget_));
+    Schedule(sequence, std::min({sequence.pending(), budget_, max_chunk_}));
   }
 }
 
@@ -133,6 +142,7 @@ bool Scheduler::TryAdmit(Sequence& sequence) {
       // Room for every running sequence to begin one more block: else the newcomer would be preempted at
       // once.
       .headroom_blocks = static_cast<int32_t>(running_.size()),
+      .max_blocks = blocks_.BlocksHeldAtMost(max_chunk_),
       .readmission = sequence.admitted_once,
   };
   const std::optional<int32_t> cached = blocks_.Admit(sequence.table, request);

@@ -7,10 +7,11 @@
 //   3 admissions    of waiting ones, when the blocks of their whole history fit
 //
 // What does not fit may be passed by later ones max_bypasses times, and for max_bypass_time since it was
-// first found not to fit; 0 is strict order. What has been preempted is never passed. A decode without room
-// preempts the last in rank (recompute: its blocks go back, its written blocks stay matchable). The first in
-// rank is never preempted by others, and any sequence alone fits the pool: so one always advances. Pure; not
-// thread-safe.
+// first found not to fit; 0 is strict order. Under a window a sequence is admitted with the blocks it holds
+// at most, and a chunk is no longer than the pool has room for. What has been preempted is never passed. A
+// decode without room preempts the last in rank (recompute: its blocks go back, its written blocks stay
+// matchable). The first in rank is never preempted by others, and any sequence alone fits the pool: so one
+// always advances. Pure; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -92,6 +93,7 @@ class Scheduler {
 
   SchedulerOptions options_;
   BlockManager& blocks_;
+  int32_t max_chunk_;
   std::vector<Sequence*> running_;  // sorted by rank
   std::set<Sequence*, ByRank> waiting_;
   std::vector<Sequence*> blocked_;  // found not to fit in this step

@@ -14,7 +14,7 @@ std::string Say(int32_t block, const char* what) { return "block " + std::to_str
 
 std::string BlockManager::CheckIntegrity(std::span<const BlockTable* const> tables) const {
   if (std::string fault = CheckBlocks(); !fault.empty()) return fault;
-  if (std::string fault = CheckLru(); !fault.empty()) return fault;
+  if (std::string fault = queue_.CheckIntegrity(); !fault.empty()) return fault;
   return tables.empty() ? "" : CheckTables(tables);
 }
 
@@ -41,20 +41,7 @@ std::string BlockManager::CheckBlocks() const {
     if (entry == index_.end() || entry->second != block) return Say(block, "matchable, but not in the index");
   }
   if (matchable != index_.size()) return "the index holds hashes of blocks that are not matchable";
-  return cached == cached_count_ ? "" : "wrong count of cached blocks";
-}
-
-std::string BlockManager::CheckLru() const {
-  int32_t length = 0;
-  int32_t older = kNone;
-  for (int32_t block = oldest_; block != kNone; older = block, block = blocks_[block].newer) {
-    if (++length > total_blocks()) return "the LRU list has a loop";
-    if (blocks_[block].older != older) return Say(block, "broken LRU link");
-    if (blocks_[block].references != 0 || blocks_[block].serial == 0)
-      return Say(block, "in the LRU list, but not cached");
-  }
-  if (older != newest_) return "the LRU list does not end at its newest block";
-  return length == cached_count_ ? "" : "the LRU list misses cached blocks";
+  return cached == queue_.size() ? "" : "wrong count of cached blocks";
 }
 
 std::string BlockManager::CheckTables(std::span<const BlockTable* const> tables) const {

@@ -19,12 +19,15 @@ CacheRoot MakeCacheRoot(const CacheIdentity& identity) {
 
 BlockManager::BlockManager(const BlockManagerOptions& options)
     : block_size_(options.block_size),
+      window_(options.window),
+      key_(options.key),
       prefix_caching_(options.prefix_caching),
       chain_(options.chain != nullptr ? options.chain : DefaultChain),
       blocks_(options.num_blocks),
       stored_tokens_(static_cast<size_t>(options.num_blocks) * options.block_size),
+      queue_(options.num_blocks),
       events_(options.event_capacity) {
-  KVRING_CHECK(options.num_blocks > 0 && options.block_size > 0);
+  KVRING_CHECK(options.num_blocks > 0 && options.block_size > 0 && options.window >= 0);
   free_.reserve(options.num_blocks);
   for (int32_t b = options.num_blocks - 1; b >= 0; --b) free_.push_back(b);  // block 0 is handed out first
   index_.reserve(options.num_blocks);
@@ -32,32 +35,56 @@ BlockManager::BlockManager(const BlockManagerOptions& options)
 
 std::optional<int32_t> BlockManager::Admit(BlockTable& table, const AdmitRequest& request) {
   KVRING_CHECK(!table.held && table.blocks.empty());
-  matched_.clear();
-  const bool collided = MatchBlocks(table, request.tokens, request.max_cached_tokens, matched_);
-  const auto length = static_cast<int32_t>(request.tokens.size());
-  const int32_t fresh = BlocksFor(length) - static_cast<int32_t>(matched_.size());
-  const auto idle = std::ranges::count_if(matched_, [&](int32_t b) { return blocks_[b].references == 0; });
+  FindPrefix(table, request.tokens, request.max_cached_tokens, found_);
+  const int32_t whole_history = BlocksFor(static_cast<int32_t>(request.tokens.size()));
+  const auto end =
+      static_cast<int32_t>(std::min<int64_t>(whole_history, int64_t{found_.first} + request.max_blocks));
+  const int32_t fresh = end - found_.end();
+  const auto idle = std::ranges::count_if(
+      found_.blocks, [&](int32_t b) { return blocks_[b].references == 0 && !queue_.IsPinned(b); });
   if (fresh + request.headroom_blocks > available_blocks() - idle) return std::nullopt;
 
-  for (const int32_t block : matched_) {
+  table.blocks.assign(found_.first, kNullBlock);
+  table.null_blocks = found_.first;
+  for (const int32_t block : found_.blocks) {
     Reference(block);
     table.blocks.push_back({block});
   }
-  table.committed_blocks = static_cast<int32_t>(matched_.size());
+  table.committed_blocks = found_.end();
   for (int32_t i = 0; i < fresh; ++i) table.blocks.push_back({Take()});
   table.held = true;
-
+  Announce(table, request.tokens);
   const int32_t cached = table.committed_blocks * block_size_;
-  stats_.collisions += collided ? 1 : 0;
-  (request.readmission ? stats_.readmitted_tokens : stats_.query_tokens) += length;
-  (request.readmission ? stats_.readmitted_hit_tokens : stats_.hit_tokens) += cached;
+  CountAdmission(request, cached, found_.collided);
   return cached;
 }
 
-int32_t BlockManager::Match(BlockTable& table, std::span<const TokenId> tokens, int32_t max_tokens) const {
-  std::vector<int32_t> matched;
-  MatchBlocks(table, tokens, max_tokens, matched);
-  return static_cast<int32_t>(matched.size()) * block_size_;
+void BlockManager::CountAdmission(const AdmitRequest& request, int32_t cached, bool collided) {
+  const auto length = static_cast<int32_t>(request.tokens.size());
+  stats_.collisions += collided ? 1 : 0;
+  (request.readmission ? stats_.readmitted_tokens : stats_.query_tokens) += length;
+  (request.readmission ? stats_.readmitted_hit_tokens : stats_.hit_tokens) += cached;
+  if (request.readmission) return;
+  const bool full = cached + block_size_ > std::min(request.max_cached_tokens, length);
+  ++(cached == 0 ? stats_.misses : full ? stats_.full_hits : stats_.partial_hits);
+}
+
+// Only what an admitted history will compute next: a decode's blocks are nobody else's yet.
+void BlockManager::Announce(BlockTable& table, std::span<const TokenId> tokens) {
+  table.announced_blocks = table.committed_blocks;
+  if (!prefix_caching_) return;
+  const int32_t whole = static_cast<int32_t>(tokens.size()) / block_size_;
+  HashUpTo(table, tokens, whole);
+  for (; table.announced_blocks < whole; ++table.announced_blocks)
+    ++announced_[table.hashes[table.announced_blocks]];
+}
+
+// Blocks [committed, end) are computed, or will not be.
+void BlockManager::Withdraw(BlockTable& table, int32_t end) {
+  for (int32_t i = table.committed_blocks; i < std::min(end, table.announced_blocks); ++i) {
+    const auto entry = announced_.find(table.hashes[i]);
+    if (--entry->second == 0) announced_.erase(entry);
+  }
 }
 
 BlockManager::Extension BlockManager::Extend(BlockTable& table, int32_t computed, int32_t end) {
@@ -87,16 +114,16 @@ void BlockManager::Commit(BlockTable& table, std::span<const TokenId> history, i
   for (int32_t index = table.committed_blocks; index < whole; ++index) {
     if (prefix_caching_) CommitBlock(table, history, index);
   }
+  Withdraw(table, whole);
   table.committed_blocks = std::max(table.committed_blocks, whole);
 }
 
 void BlockManager::CommitBlock(BlockTable& table, std::span<const TokenId> history, int32_t index) {
   const BlockId block = table.blocks[index];
   const BlockId parent = index == 0 ? kNullBlock : table.blocks[index - 1];
-  // Behind a block that is not matchable (a collision, a cleared cache, a window) nothing can be found: not
-  // registered.
-  const bool reachable = index == 0 || (parent != kNullBlock && blocks_[parent.value].serial != 0);
-  if (!reachable || block == kNullBlock || blocks_[block.value].serial != 0) return;
+  // Behind a block that is not matchable (a collision, a cleared cache) nothing can be found: not registered.
+  const bool reachable = index == 0 || window_ > 0 || blocks_[parent.value].serial != 0;
+  if (!reachable || blocks_[block.value].serial != 0) return;
   HashUpTo(table, history, index + 1);
   const Lookup found = Find(table, history, index, parent.value);
   if (found.block != kNone) return Merge(table, index, found.block);
@@ -115,16 +142,51 @@ void BlockManager::Merge(BlockTable& table, int32_t index, int32_t equal) {
   ++stats_.merged_blocks;
 }
 
+int32_t BlockManager::FirstSeenBlock(int32_t position) const {
+  return window_ == 0 ? 0 : std::max(0, position - window_ + 1) / block_size_;
+}
+
+int32_t BlockManager::FreeBehind(BlockTable& table, int32_t computed) {
+  const int32_t end = std::min(FirstSeenBlock(computed), static_cast<int32_t>(table.blocks.size()) - 1);
+  const int32_t passed = end - table.null_blocks;
+  if (passed <= 0) return 0;
+  const std::span<BlockId> behind = std::span(table.blocks).subspan(table.null_blocks, passed);
+  Keep(behind, table.retention);
+  FreeBlocks(behind);
+  std::ranges::fill(behind, kNullBlock);
+  table.null_blocks = end;
+  return passed;
+}
+
+int32_t BlockManager::BlocksHeldAtMost(int32_t tokens_per_step) const {
+  // n consecutive positions touch at most ceil((n - 1) / block_size) + 1 blocks; here n = window - 1 + step.
+  return window_ == 0 ? std::numeric_limits<int32_t>::max() : BlocksFor(window_ + tokens_per_step - 2) + 1;
+}
+
 BlockTable BlockManager::Fork(const BlockTable& table, int32_t computed) {
   KVRING_CHECK(table.held);
   BlockTable fork = table;
   const auto whole = static_cast<size_t>(computed / block_size_);
   fork.blocks.resize(std::min<size_t>(table.blocks.size(), BlocksFor(computed)));
   fork.hashes.resize(std::min(table.hashes.size(), whole));  // beyond, its history goes its own way
+  fork.checks.resize(std::min(table.checks.size(), whole));
+  fork.announced_blocks = fork.committed_blocks;
   for (const BlockId block : fork.blocks) {
     if (block != kNullBlock) Reference(block.value);
   }
   return fork;
+}
+
+// Pins are given to the first blocks of a table: whoever is pinned has pinned ancestors.
+void BlockManager::Keep(std::span<const BlockId> blocks, const CacheRetention& retention) {
+  int32_t pins = std::max(0, total_blocks() / 2 - queue_.pinned());
+  for (const BlockId block : blocks) {
+    if (block == kNullBlock || blocks_[block.value].serial == 0) continue;
+    const bool refused =
+        retention.retention == Retention::kPinned && !queue_.IsPinned(block.value) && --pins < 0;
+    stats_.pins_refused += refused ? 1 : 0;
+    queue_.Raise(block.value, refused ? Retention::kHigh : retention.retention, now_ + retention.ttl);
+  }
 }
 
 void BlockManager::Release(BlockTable& table) {
@@ -132,10 +194,14 @@ void BlockManager::Release(BlockTable& table) {
     ++stats_.double_frees;
     return;
   }
-  std::ranges::reverse(table.blocks);  // leaves first: they become the older ones of the LRU list
+  Withdraw(table, table.announced_blocks);
+  Keep(table.blocks, table.retention);
+  std::ranges::reverse(table.blocks);  // leaves first: they become the older ones of the eviction queue
   FreeBlocks(table.blocks);
   table.blocks.clear();
   table.committed_blocks = 0;
+  table.announced_blocks = 0;
+  table.null_blocks = 0;
   table.held = false;
 }
 
@@ -147,9 +213,10 @@ void BlockManager::FreeBlocks(std::span<const BlockId> blocks) {
 
 int32_t BlockManager::Evict(int32_t n) {
   int32_t evicted = 0;
-  for (; evicted < n && oldest_ != kNone; ++evicted) {
-    const int32_t block = oldest_;
-    Unlink(block);
+  for (; evicted < n; ++evicted) {
+    const int32_t block = queue_.Victim();
+    if (block == kNone) break;
+    queue_.Remove(block);
     Unregister(block);
     free_.push_back(block);
     ++stats_.evictions;
@@ -157,12 +224,22 @@ int32_t BlockManager::Evict(int32_t n) {
   return evicted;
 }
 
+void BlockManager::AdvanceTo(Instant now) {
+  now_ = now;
+  queue_.Expire(now);
+}
+
 void BlockManager::Clear() {
-  while (oldest_ != kNone) {
-    free_.push_back(oldest_);
-    Unlink(oldest_);
+  for (int32_t block = 0; block < total_blocks(); ++block) {
+    Block& b = blocks_[block];
+    if (b.serial == 0) continue;
+    b.serial = 0;
+    if (b.references == 0) {
+      queue_.Remove(block);
+      free_.push_back(block);
+    }
+    queue_.Forget(block);
   }
-  for (Block& block : blocks_) block.serial = 0;
   index_.clear();
   events_.Append({.kind = CacheEvent::Kind::kCleared});
 }
@@ -181,50 +258,8 @@ std::vector<CacheEvent> BlockManager::Snapshot() const {
   return events;
 }
 
-std::span<const TokenId> BlockManager::Slice(std::span<const TokenId> tokens, int32_t index) const {
-  return tokens.subspan(static_cast<size_t>(index) * block_size_, block_size_);
-}
-
-std::span<const TokenId> BlockManager::StoredTokens(int32_t block) const {
-  return Slice(stored_tokens_, block);
-}
-
-void BlockManager::HashUpTo(BlockTable& table, std::span<const TokenId> tokens, int32_t blocks) const {
-  for (auto i = static_cast<int32_t>(table.hashes.size()); i < blocks; ++i) {
-    table.hashes.push_back(chain_(i == 0 ? table.root.hash : table.hashes.back(), Slice(tokens, i)));
-  }
-}
-
-BlockManager::Lookup BlockManager::Find(const BlockTable& table, std::span<const TokenId> tokens,
-                                        int32_t index, int32_t parent) const {
-  const auto entry = index_.find(table.hashes[index]);
-  if (entry == index_.end()) return {};
-  const Block& candidate = blocks_[entry->second];
-  // Serials are never reused: equal ones mean the same registration of the same block.
-  const bool same_parent =
-      index == 0 ? candidate.parent == kNone : candidate.parent_serial == blocks_[parent].serial;
-  const bool equal = same_parent && candidate.root == table.root &&
-                     std::ranges::equal(StoredTokens(entry->second), Slice(tokens, index));
-  return equal ? Lookup{.block = entry->second} : Lookup{.collided = entry->second};
-}
-
-bool BlockManager::MatchBlocks(BlockTable& table, std::span<const TokenId> tokens, int32_t max_tokens,
-                               std::vector<int32_t>& matched) const {
-  if (!prefix_caching_) return false;
-  const int32_t limit = std::min(max_tokens, static_cast<int32_t>(tokens.size())) / block_size_;
-  int32_t parent = kNone;
-  for (int32_t index = 0; index < limit; ++index) {
-    HashUpTo(table, tokens, index + 1);
-    const Lookup found = Find(table, tokens, index, parent);
-    if (found.block == kNone) return found.collided != kNone;
-    matched.push_back(found.block);
-    parent = found.block;
-  }
-  return false;
-}
-
-// A block whose parent was evicted before it (possible only when a window gave the parent back first) matches
-// nothing.
+// A block whose parent was evicted before it (possible only when FreeBlocks gave the parent back first)
+// matches nothing.
 bool BlockManager::IsOrphan(int32_t block) const {
   const Block& b = blocks_[block];
   return b.parent != kNone && blocks_[b.parent].serial != b.parent_serial;
@@ -232,7 +267,7 @@ bool BlockManager::IsOrphan(int32_t block) const {
 
 void BlockManager::DropOrphan(int32_t block) {
   if (blocks_[block].references == 0) {
-    Unlink(block);
+    queue_.Remove(block);
     free_.push_back(block);
   }
   Unregister(block);
@@ -248,7 +283,7 @@ int32_t BlockManager::Take() {
 }
 
 void BlockManager::Reference(int32_t block) {
-  if (blocks_[block].references++ == 0) Unlink(block);
+  if (blocks_[block].references++ == 0) queue_.Remove(block);
 }
 
 void BlockManager::Dereference(int32_t block) {
@@ -259,7 +294,7 @@ void BlockManager::Dereference(int32_t block) {
   }
   if (--b.references > 0) return;
   if (b.serial != 0) {
-    PushNewest(block);
+    queue_.Push(block, now_);
   } else {
     free_.push_back(block);
   }
@@ -270,8 +305,9 @@ void BlockManager::Register(const BlockTable& table, std::span<const TokenId> hi
   const int32_t block = table.blocks[index].value;
   Block& b = blocks_[block];
   b.serial = next_serial_++;
-  b.parent = parent;
-  b.parent_serial = parent == kNone ? 0 : blocks_[parent].serial;
+  b.parent = window_ > 0 ? kNone : parent;
+  b.parent_serial = b.parent == kNone ? 0 : blocks_[parent].serial;
+  b.check = window_ > 0 ? table.checks[index] : 0;
   b.hash = table.hashes[index];
   b.parent_hash = index == 0 ? table.root.hash : table.hashes[index - 1];
   b.root = table.root;
@@ -285,23 +321,8 @@ void BlockManager::Unregister(int32_t block) {
   Block& b = blocks_[block];
   index_.erase(b.hash);
   b.serial = 0;
+  queue_.Forget(block);
   events_.Append({CacheEvent::Kind::kRemoved, b.hash, b.parent_hash});
-}
-
-void BlockManager::PushNewest(int32_t block) {
-  Block& b = blocks_[block];
-  b.newer = kNone;
-  b.older = newest_;
-  (newest_ == kNone ? oldest_ : blocks_[newest_].newer) = block;
-  newest_ = block;
-  ++cached_count_;
-}
-
-void BlockManager::Unlink(int32_t block) {
-  const Block& b = blocks_[block];
-  (b.older == kNone ? oldest_ : blocks_[b.older].newer) = b.newer;
-  (b.newer == kNone ? newest_ : blocks_[b.newer].older) = b.older;
-  --cached_count_;
 }
 
 }  // namespace kvring::replica

@@ -8,12 +8,21 @@
 // computed (Commit); a match compares the hash, the tokens and the identity of the block before it, so equal
 // hashes can never serve another's text: a collision is a miss and is counted. Equal blocks computed twice
 // are merged at Commit: a table's matchable blocks are always the cache's own, so whoever holds a block holds
-// its ancestors, and releasing a table last block first keeps the one LRU list in leaf-first order: eviction
-// takes its head, O(1). An operation that lacks room changes nothing. Copy-on-write and prefix sharing as in
-// PagedAttention (Kwon et al. 2023, section 4). Pure; not thread-safe.
+// its ancestors, and releasing a table last block first keeps victims leaf-first (eviction_queue.h), O(1). An
+// operation that lacks room changes nothing. Whoever copies blocks asynchronously holds a Fork of the table
+// until the copy is complete: blocks go back when the last holder has let go, in whatever order they end.
+//
+// Under a sliding window (options.window > 0) FreeBehind gives back what no later position sees, so a
+// sequence holds a bounded number of blocks however long it gets. A prefix is then found by what the next
+// position sees of it alone: blocks before that may be gone, their entries are null. Since the block before
+// may be gone too, it is identified by hash, a second, keyed chain and its tokens instead. A model that mixes
+// windows has none here: its blocks stay as long as any layer needs them.
+//
+// Copy-on-write and prefix sharing as in PagedAttention (Kwon et al. 2023, section 4). Pure; not thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,52 +31,23 @@
 #include "absl/container/flat_hash_map.h"
 #include "common/block_hash.h"
 #include "common/ids.h"
+#include "replica/kv/block_manager_stats.h"
+#include "replica/kv/block_table.h"
 #include "replica/kv/cache_events.h"
+#include "replica/kv/eviction_queue.h"
 
 namespace kvring::replica {
-
-/// An entry of a table whose block has been given back (a window has passed it).
-inline constexpr BlockId kNullBlock{-1};
-
-/// Where a chain begins. Two roots are equal only when hash and check are, so that two salts meet by chance
-/// with 2^-128.
-struct CacheRoot {
-  BlockHash hash;
-  uint64_t check = 0;
-  friend bool operator==(const CacheRoot&, const CacheRoot&) = default;
-};
-CacheRoot MakeCacheRoot(const CacheIdentity& identity);
-
-/// The blocks of one sequence. Owned by the caller, changed by the manager only; bound to one token history
-/// and one root. Chain hashes are kept over Release, so that a sequence which comes back does not hash again.
-struct BlockTable {
-  CacheRoot root;
-  std::vector<BlockId> blocks;
-  std::vector<BlockHash> hashes;  // of the history's whole blocks, as far as computed
-  int32_t committed_blocks = 0;   // whole blocks that Commit has dealt with
-  bool held = false;              // between Admit or Fork and Release
-};
 
 struct BlockManagerOptions {
   using ChainFunction = BlockHash (*)(BlockHash parent, std::span<const TokenId> block);
 
   int32_t num_blocks = 0;
   int32_t block_size = 16;
+  int32_t window = 0;  // tokens that a position sees, itself included; 0: all
+  uint64_t key = 0;    // of the keyed chain; the shell draws it at random
   bool prefix_caching = true;
   size_t event_capacity = 1 << 16;
   ChainFunction chain = nullptr;  // null: ChainNext of common/block_hash.h
-};
-
-struct BlockManagerStats {
-  uint64_t query_tokens = 0;           // prompt tokens, once per request, at first admission
-  uint64_t hit_tokens = 0;             // of these, found
-  uint64_t readmitted_tokens = 0;      // tokens of sequences admitted again after preemption
-  uint64_t readmitted_hit_tokens = 0;  // of these, found
-  uint64_t evictions = 0;
-  uint64_t collisions = 0;     // equal hash, other tokens or another parent: treated as a miss
-  uint64_t copies = 0;         // copy-on-write
-  uint64_t merged_blocks = 0;  // computed twice, kept once
-  uint64_t double_frees = 0;   // a caller's bug; had no effect
 };
 
 class BlockManager {
@@ -79,7 +59,9 @@ class BlockManager {
     int32_t max_cached_tokens =
         0;  // at most this many are taken from the cache (history - 1 at most for a sampler)
     int32_t headroom_blocks = 0;  // refuse unless that many blocks stay available
-    bool readmission = false;     // counted apart: see BlockManagerStats
+    /// Take no more than that many now, cached ones included (BlocksHeldAtMost); Extend takes the others.
+    int32_t max_blocks = std::numeric_limits<int32_t>::max();
+    bool readmission = false;  // counted apart: see BlockManagerStats
   };
   /// Fills an empty table with the longest cached prefix and fresh blocks for the rest of `tokens`. Returns
   /// the cached tokens (whole blocks), or nullopt when there is no room; then nothing has changed and nothing
@@ -88,6 +70,9 @@ class BlockManager {
 
   /// Tokens that Admit would find now. Counts and changes nothing (beyond the table's kept hashes).
   int32_t Match(BlockTable& table, std::span<const TokenId> tokens, int32_t max_tokens) const;
+  /// Another table is computing the block that follows what Match finds: waiting for it saves computing it
+  /// twice.
+  bool IsBeingComputed(BlockTable& table, std::span<const TokenId> tokens, int32_t max_tokens) const;
 
   struct Extension {
     bool ok = false;
@@ -103,35 +88,51 @@ class BlockManager {
   /// equal ones.
   void Commit(BlockTable& table, std::span<const TokenId> history, int32_t computed);
 
+  /// Under a window: gives back the blocks that no position from `computed` on sees; the last one stays.
+  /// Returns how many entries have become null.
+  int32_t FreeBehind(BlockTable& table, int32_t computed);
+  /// Under a window: blocks that a sequence holds at most when it computes so many tokens in a step; else no
+  /// bound.
+  int32_t BlocksHeldAtMost(int32_t tokens_per_step) const;
+
   /// A second table on the blocks of the first `computed` tokens.
   BlockTable Fork(const BlockTable& table, int32_t computed);
 
-  /// Gives all blocks back, last first. A table that holds nothing any more: counted as a double free, no
-  /// effect.
+  /// Gives all blocks back, last first; matchable ones are kept as the table's retention says. Of the pool at
+  /// most half may be pinned, first blocks first; the others are kHigh. A table that holds nothing any more:
+  /// counted as a double free, no effect.
   void Release(BlockTable& table);
   /// Drops one reference per entry, in order; null entries are skipped, entries without reference are counted
   /// double frees.
   void FreeBlocks(std::span<const BlockId> blocks);
 
-  /// Turns up to n cached blocks into free ones, least recently used leaves first; returns how many.
+  /// Turns up to n cached blocks into free ones, least recently used leaves first, none that is pinned;
+  /// returns how many.
   int32_t Evict(int32_t n);
   /// Forgets every prefix. Running tables keep their blocks; these are no longer matchable.
   void Clear();
+  /// The time that deadlines are measured by.
+  void AdvanceTo(Instant now);
+  /// Lets pinned blocks be evicted like others; returns how many there were.
+  int32_t Unpin() { return queue_.Unpin(); }
 
   int32_t block_size() const { return block_size_; }
   int32_t total_blocks() const { return static_cast<int32_t>(blocks_.size()); }
   int32_t free_blocks() const { return static_cast<int32_t>(free_.size()); }
-  int32_t cached_blocks() const { return cached_count_; }
+  int32_t cached_blocks() const { return queue_.size(); }
   int32_t used_blocks() const { return total_blocks() - free_blocks() - cached_blocks(); }
-  /// What an allocation can take: free + cached.
-  int32_t available_blocks() const { return free_blocks() + cached_blocks(); }
+  /// What an allocation can take: free + cached, pinned ones excepted.
+  int32_t available_blocks() const { return free_blocks() + queue_.evictable(); }
+  int32_t pinned_blocks() const { return queue_.pinned(); }
+  int32_t window() const { return window_; }
   int32_t reference_count(BlockId block) const { return blocks_[block.value].references; }
   int32_t BlocksFor(int32_t tokens) const { return (tokens + block_size_ - 1) / block_size_; }
   const BlockManagerStats& stats() const { return stats_; }
 
   CacheEventLog& events() { return events_; }
   const CacheEventLog& events() const { return events_; }
-  /// Every matchable block as a stored event, parents before children: the state after event next_sequence()
+  /// Every matchable block as a stored event, parents (where they are there) before children: the state after
+  /// event next_sequence()
   /// - 1.
   std::vector<CacheEvent> Snapshot() const;
 
@@ -143,14 +144,21 @@ class BlockManager {
   static constexpr int32_t kNone = -1;
   struct Block {
     int32_t references = 0;
-    int32_t newer = kNone;  // LRU list links; meaningful while cached
-    int32_t older = kNone;
-    int32_t parent = kNone;  // the block before it when matchable; kNone: the root
+    int32_t parent = kNone;  // the block before it when matchable; kNone: the root, or a window is in use
     uint64_t serial = 0;     // of its registration; 0: not matchable
     uint64_t parent_serial = 0;
     BlockHash hash;
     BlockHash parent_hash;
+    uint64_t check = 0;  // the keyed chain, under a window
     CacheRoot root;
+  };
+  /// Blocks [first, first + matched.size()) of a history are in the cache and all that is seen of it.
+  struct Prefix {
+    int32_t first = 0;
+    std::vector<int32_t> blocks;
+    bool collided = false;  // it ended at a block that has the hash but is another
+
+    int32_t end() const { return first + static_cast<int32_t>(blocks.size()); }
   };
 
   std::span<const TokenId> Slice(std::span<const TokenId> tokens, int32_t index) const;
@@ -161,9 +169,17 @@ class BlockManager {
     int32_t collided = kNone;  // the block that has its hash but is another
   };
   Lookup Find(const BlockTable& table, std::span<const TokenId> tokens, int32_t index, int32_t parent) const;
-  /// Appends the longest cached prefix to `matched`; true when it ended at a collision.
-  bool MatchBlocks(BlockTable& table, std::span<const TokenId> tokens, int32_t max_tokens,
-                   std::vector<int32_t>& matched) const;
+  void FindPrefix(BlockTable& table, std::span<const TokenId> tokens, int32_t max_tokens,
+                  Prefix& prefix) const;
+  void FindPrefixFromRoot(BlockTable& table, std::span<const TokenId> tokens, int32_t limit,
+                          Prefix& prefix) const;
+  void FindPrefixInWindow(BlockTable& table, std::span<const TokenId> tokens, int32_t limit,
+                          Prefix& prefix) const;
+  int32_t FirstSeenBlock(int32_t position) const;
+  void CountAdmission(const AdmitRequest& request, int32_t cached, bool collided);
+  void Announce(BlockTable& table, std::span<const TokenId> tokens);
+  void Withdraw(BlockTable& table, int32_t end);
+  void Keep(std::span<const BlockId> blocks, const CacheRetention& retention);
   bool IsOrphan(int32_t block) const;
   int32_t Take();
   void Reference(int32_t block);
@@ -173,27 +189,26 @@ class BlockManager {
   void DropOrphan(int32_t block);
   void Register(const BlockTable& table, std::span<const TokenId> history, int32_t index, int32_t parent);
   void Unregister(int32_t block);
-  void PushNewest(int32_t block);
-  void Unlink(int32_t block);
   std::string CheckBlocks() const;
-  std::string CheckLru() const;
   std::string CheckTables(std::span<const BlockTable* const> tables) const;
 
   int32_t block_size_;
+  int32_t window_;
+  uint64_t key_;
   bool prefix_caching_;
   BlockManagerOptions::ChainFunction chain_;
   std::vector<Block> blocks_;
   std::vector<TokenId>
       stored_tokens_;          // block b: [b * block_size, (b + 1) * block_size), valid while matchable
   std::vector<int32_t> free_;  // a stack
-  absl::flat_hash_map<BlockHash, int32_t> index_;  // look-up only
-  int32_t newest_ = kNone;
-  int32_t oldest_ = kNone;
-  int32_t cached_count_ = 0;
+  absl::flat_hash_map<BlockHash, int32_t> index_;      // look-up only
+  absl::flat_hash_map<BlockHash, int32_t> announced_;  // tables that are computing such a block
+  EvictionQueue queue_;
+  Instant now_;
   uint64_t next_serial_ = 1;
   BlockManagerStats stats_;
   CacheEventLog events_;
-  std::vector<int32_t> matched_;  // scratch of Admit
+  Prefix found_;  // scratch of Admit
 };
 
 }  // namespace kvring::replica

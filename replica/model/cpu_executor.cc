@@ -99,8 +99,8 @@ CpuExecutor::CpuExecutor(ModelSource source, ModelConfig config, const CpuOption
       kv_(ShapeOf(config_, options)),
       isa_(options.isa) {
   const kernels::KvShape& shape = kv_.shape();
-  limits_ = {config_.vocab_size, config_.context_length, shape.block_size, shape.num_blocks,
-             shape.token_bytes()};
+  limits_ = {config_.vocab_size, config_.context_length, shape.block_size,
+             shape.num_blocks,   shape.token_bytes(),    config_.window};
 }
 
 absl::Status CpuExecutor::LoadWeights(Precision precision) {

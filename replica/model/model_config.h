@@ -30,8 +30,8 @@ struct ModelConfig {
   int32_t vocab_size = 0;
   int32_t context_length = 0;
   int32_t window = 0;  // sliding-window attention of every layer, 0: none
-  /// Windows per layer (0: none) of a model that mixes them, else empty; then `window` is 0, since all keys
-  /// stay in use.
+  /// Windows per layer (0: none) of a model that mixes them, else empty; then `window` is 0, since blocks
+  /// hold all layers and stay as long as any layer needs them.
   std::vector<int32_t> layer_windows;
   NormKind norm = NormKind::kRms;
   float norm_epsilon = 0;

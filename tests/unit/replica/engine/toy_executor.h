@@ -1,22 +1,25 @@
-// ToyExecutor: a "model" whose KV pool holds token ids. The logits of a position are a hash of its whole
-// history, read back through the block table: any fault in tables, copies, prefix reuse or positions changes
-// the output. Test only.
+// ToyExecutor: a "model" whose KV pool holds a number per position: a hash of the token and of the numbers
+// that the position sees (all before it, or a window), read back through the block table. So a number stands
+// for its whole history, as keys and values of deep layers do, and any fault in tables, copies, prefix reuse
+// or positions changes the output. Test only.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
 #include "common/random.h"
 #include "replica/engine/executor.h"
+#include "replica/kv/block_table.h"
 
 namespace kvring::replica {
 
 class ToyExecutor final : public Executor {
  public:
   explicit ToyExecutor(ExecutorLimits limits) : limits_(limits) {
-    slots_.assign(static_cast<size_t>(limits.num_blocks) * limits.block_size, -1);
+    slots_.resize(static_cast<size_t>(limits.num_blocks) * limits.block_size);
   }
 
   const ExecutorLimits& limits() const override { return limits_; }
@@ -43,26 +46,38 @@ class ToyExecutor final : public Executor {
   int64_t computed_tokens = 0;
 
  private:
-  TokenId& Slot(BlockId block, int32_t slot) {
+  uint64_t& Slot(BlockId block, int32_t slot) {
     return slots_[static_cast<size_t>(block.value) * limits_.block_size + slot];
   }
-  TokenId& At(const SequenceStep& step, int32_t position) {
-    return Slot(step.block_table[position / limits_.block_size], position % limits_.block_size);
+  uint64_t& At(const SequenceStep& step, int32_t position) {
+    const BlockId block = step.block_table[position / limits_.block_size];
+    EXPECT_NE(block, kNullBlock) << "position " << position << " is read, but given back";
+    return Slot(block, position % limits_.block_size);
   }
 
   void Copy(const BlockCopy& copy) {
     for (int32_t i = 0; i < copy.tokens; ++i) Slot(copy.to, i) = Slot(copy.from, i);
   }
 
+  /// Of positions [first, end).
+  uint64_t Fold(const SequenceStep& step, int32_t first, int32_t end) {
+    uint64_t fold = 0;
+    for (int32_t p = first; p < end; ++p) fold = MixBits(fold ^ At(step, p));
+    return fold;
+  }
+
   void Compute(const SequenceStep& step) {
     const auto count = static_cast<int32_t>(step.tokens.size());
     EXPECT_GT(count, 0);
     computed_tokens += count;
-    for (int32_t i = 0; i < count; ++i) At(step, step.first_position + i) = step.tokens[i];
-    uint64_t history = 0;
-    for (int32_t p = 0; p < step.first_position + count; ++p) {
-      history = MixBits(history ^ static_cast<uint64_t>(At(step, p)));
-      if (p >= step.first_position + step.logits_from) AppendLogits(history);
+    uint64_t before = limits_.window == 0 ? Fold(step, 0, step.first_position) : 0;
+    for (int32_t i = 0; i < count; ++i) {
+      const int32_t p = step.first_position + i;
+      if (limits_.window > 0) before = Fold(step, std::max(0, p - limits_.window + 1), p);
+      const uint64_t number = MixBits(before + static_cast<uint64_t>(step.tokens[i]));
+      At(step, p) = number;
+      before = MixBits(before ^ number);
+      if (i >= step.logits_from) AppendLogits(number);
     }
   }
 
@@ -74,7 +89,7 @@ class ToyExecutor final : public Executor {
   }
 
   ExecutorLimits limits_;
-  std::vector<TokenId> slots_;
+  std::vector<uint64_t> slots_;
   std::vector<float> logits_;
 };
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "replica/model/cpu_executor.h"
+#include "tests/unit/replica/engine/engine_driver.h"
 #include "tests/unit/replica/model/greedy_run.h"
 
 namespace kvring::replica {
@@ -24,11 +25,12 @@ std::vector<WindowCase> LoadCases() {
   return cases;
 }
 
-std::unique_ptr<CpuExecutor> LoadWindowed(int32_t window, int32_t block_size, Precision precision) {
+std::unique_ptr<CpuExecutor> LoadWindowed(int32_t window, int32_t block_size, Precision precision,
+                                          int64_t kv_tokens = 1024) {
   CpuOptions options;
   options.precision = precision;
   options.block_size = block_size;
-  options.kv_tokens = 1024;
+  options.kv_tokens = kv_tokens;
   options.window = window;
   auto executor = CpuExecutor::Load(ModelPath(), options);
   EXPECT_TRUE(executor.ok()) << executor.status();
@@ -99,6 +101,39 @@ TEST(SlidingWindowTest, Fast_TeacherForced_EqualsTheReferenceAboveAWiderMarginBo
   EXPECT_EQ(compared, 4 * 32);
   EXPECT_LE(missed, 12);
   EXPECT_LE(largest, kUntrainedWindowMarginBound);
+}
+
+// The engine gives blocks back while sequences run: both prompts of a window at once, in chunks, twice (the
+// second time from the cache), on a pool of some windows.
+TEST(SlidingWindowTest, Engine_SmallPoolAndPrefixCache_AllTokensEqualTheReference) {
+  KVRING_SKIP_WITHOUT_MODEL();
+  const std::vector<WindowCase> cases = LoadCases();
+  for (const int32_t window : {32, 128}) {
+    const auto executor = LoadWindowed(window, 16, Precision::kFp32, 3 * (window + 48));
+    ASSERT_NE(executor, nullptr);
+    EngineDriver driver(*executor, {.scheduler = {.max_batch_tokens = 37, .max_running = 4}});
+    for (uint64_t round = 0; round < 2; ++round) {
+      int32_t added = 0;
+      for (size_t i = 0; i < cases.size(); ++i) {
+        if (cases[i].window != window) continue;
+        ASSERT_TRUE(driver.Add(Greedy(100 * round + i, cases[i].answer.prompt, 32)).ok());
+        ++added;
+      }
+      ASSERT_EQ(added, 2);
+      while (driver.engine.HasWork()) {
+        driver.Step();
+        ASSERT_LE(driver.engine.Load().kv_used_tokens, 2 * (window + 37 + 31));
+      }
+      for (size_t i = 0; i < cases.size(); ++i) {
+        if (cases[i].window != window) continue;
+        std::vector<TokenId> expected = cases[i].answer.greedy;
+        EXPECT_EQ(driver.answers[100 * round + i].choices[0], expected)
+            << cases[i].answer.name << " window " << window << " round " << round;
+      }
+      EXPECT_EQ(driver.engine.CheckIntegrity(), "");
+    }
+    EXPECT_GT(driver.engine.cache_stats().hit_tokens, 0U);
+  }
 }
 
 TEST(SlidingWindowTest, NegativeWindow_IsAnErrorThatNamesTheOption) {
