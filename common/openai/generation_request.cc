@@ -1,5 +1,6 @@
 #include "common/openai/generation_request.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -14,6 +15,7 @@ using MaybeError = std::optional<ApiError>;
 constexpr int64_t kMaxChoices = 128;
 constexpr size_t kMaxStops = 16;
 constexpr int64_t kMaxTopLogprobs = 20;
+constexpr int64_t kMaxCacheTtlSeconds = 86400;
 
 ApiError WrongType(std::string_view field, std::string_view wanted) {
   return InvalidRequest(field, absl::StrCat(std::string(field), " must be ", std::string(wanted), "."));
@@ -135,6 +137,8 @@ class GenerationReader {
     if (name == "stream_options") return StreamOptions(value);
     if (name == "user") return ReadString(value, name, request_.user);
     if (name == "cache_salt") return ReadString(value, name, request_.cache_salt);
+    if (name == "priority") return ReadInt32(value, name, INT32_MIN, INT32_MAX, request_.priority);
+    if (name == "cache_retention") return CacheRetention(value);
     if (chat() && name == "messages") {  // the last of equal keys counts
       request_.messages.clear();
       return WalkMessages(value, messages_ = {}, &request_.messages);
@@ -186,6 +190,35 @@ class GenerationReader {
     if (options.find_field_unordered("include_usage").get(usage)) return std::nullopt;
     if (usage.is_null()) return std::nullopt;
     return ReadBool(usage, "stream_options.include_usage", request_.include_usage);
+  }
+
+  MaybeError CacheRetention(json::value value) {
+    json::object fields;
+    if (value.get_object().get(fields)) return WrongType("cache_retention", "an object");
+    for (auto entry : fields) {
+      json::field field;
+      if (auto error = std::move(entry).get(field)) return JsonError(error, "cache_retention");
+      std::string_view key;
+      if (auto error = field.unescaped_key().get(key)) return JsonError(error, "cache_retention");
+      const std::string path = absl::StrCat("cache_retention.", std::string(key));
+      MaybeError error = WrongType(path, "absent: class and ttl_s are the fields there are");
+      if (key == "class") error = CacheClassOf(field.value());
+      if (key == "ttl_s")
+        error = ReadInt32(field.value(), path, 0, kMaxCacheTtlSeconds, request_.cache_retention.ttl_s);
+      if (error) return error;
+    }
+    return std::nullopt;
+  }
+
+  MaybeError CacheClassOf(json::value value) {
+    constexpr std::string_view kField = "cache_retention.class";
+    std::string name;
+    if (auto error = ReadString(value, kField, name)) return error;
+    constexpr std::string_view kNames[] = {"low", "normal", "high", "pinned"};
+    const auto* const at = std::find(std::begin(kNames), std::end(kNames), name);
+    if (at == std::end(kNames)) return WrongType(kField, "low, normal, high or pinned");
+    request_.cache_retention.cache_class = static_cast<CacheClass>(at - std::begin(kNames));
+    return std::nullopt;
   }
 
   MaybeError BestOf(json::value value) {
@@ -261,6 +294,7 @@ class GenerationReader {
       return InvalidRequest("stream_options", "stream_options is only allowed when stream is true.");
     }
     if (auto error = chat() ? FinishChat() : FinishCompletions()) return error;
+    if (auto error = CheckCacheRetention(request_.cache_retention)) return error;
     if (request_.sampling.top_k < 0) request_.sampling.top_k = 0;  // -1 is "off" in the field
     return CheckSampling(request_.sampling, /*max_tokens_zero_allowed=*/!chat() && request_.echo);
   }
@@ -330,6 +364,15 @@ MaybeError CheckSampling(const SamplingFields& sampling, bool max_tokens_zero_al
     if (stop.empty()) return InvalidRequest("stop", "stop strings must not be empty.");
   }
   return std::nullopt;
+}
+
+MaybeError CheckCacheRetention(const CacheRetentionFields& retention) {
+  const bool lasts = retention.cache_class >= CacheClass::kHigh;
+  const bool right =
+      lasts ? retention.ttl_s >= 1 && retention.ttl_s <= kMaxCacheTtlSeconds : retention.ttl_s == 0;
+  if (right) return std::nullopt;
+  return OutOfRange("cache_retention.ttl_s",
+                    "from 1 to 86400 for high and pinned, and absent for low and normal");
 }
 
 }  // namespace kvring::openai

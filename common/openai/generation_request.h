@@ -35,6 +35,14 @@ struct SamplingFields {
   bool ignore_eos = false;  // extension
 };
 
+/// How dear the request's blocks are once they are cached: lower ones are given up first, pinned ones not
+/// before their time is over. Extension: "cache_retention": {"class": "high", "ttl_s": 300}.
+enum class CacheClass { kLow, kNormal, kHigh, kPinned };
+struct CacheRetentionFields {
+  CacheClass cache_class = CacheClass::kNormal;
+  int32_t ttl_s = 0;  // since the last use; 1 to 86400 for high and pinned, else 0
+};
+
 struct GenerationRequest {
   Route route = Route::kChat;
   std::string model;
@@ -43,6 +51,8 @@ struct GenerationRequest {
   bool echo = false;       // completions: the prompt is part of the answer
   std::string cache_salt;  // extension, as in vLLM
   std::string user;
+  int32_t priority = 0;  // extension: higher goes first
+  CacheRetentionFields cache_retention;
   SamplingFields sampling;
 
   // Chat.
@@ -60,5 +70,6 @@ std::optional<ApiError> ReadGenerationRequest(Route route, std::string& body, Ge
 /// The checks of the values alone, for requests that came another way (gRPC fields). `chat`: max_tokens 0 is
 /// refused.
 std::optional<ApiError> CheckSampling(const SamplingFields& sampling, bool max_tokens_zero_allowed);
+std::optional<ApiError> CheckCacheRetention(const CacheRetentionFields& retention);
 
 }  // namespace kvring::openai

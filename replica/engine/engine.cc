@@ -67,6 +67,7 @@ absl::Status Engine::Add(EngineRequest request, Instant now) {
   Sequence& first = AddChoice(*active, 0);
   first.rank.arrival = next_arrival_++;
   first.table.root = active->spec.root;
+  first.table.retention = active->spec.retention;
   first.slots = active->spec.n;
   scheduler_.Enqueue(first);
   const RequestId id = active->spec.id;
@@ -79,6 +80,7 @@ Sequence& Engine::AddChoice(ActiveRequest& request, int32_t choice) {
   sequence->id = {next_sequence_++};
   sequence->request = &request;
   sequence->rank = {.priority = request.spec.priority, .choice = choice};
+  sequence->tenant = request.spec.tenant;
   sequence->tokens = request.spec.prompt;
   sequence->prompt_tokens = static_cast<int32_t>(request.spec.prompt.size());
   sequence->prompt_rows_done = request.spec.prompt_logprobs ? 0 : std::numeric_limits<int32_t>::max();

@@ -20,6 +20,9 @@
 
 namespace kvring::replica {
 
+/// Whose request it is; they share the engine fairly (waiting_queue.h). 0: nobody in particular.
+using TenantId = StrongId<struct TenantIdTag, uint64_t>;
+
 struct SamplingParams {
   float temperature = 1;        // 0: greedy; [0, inf)
   int32_t top_k = 0;            // 0: off
@@ -49,6 +52,8 @@ struct EngineRequest {
   /// admission, since the logits of all its tokens have to be computed; its blocks serve others.
   bool prompt_logprobs = false;
   int32_t priority = 0;  // higher goes first
+  TenantId tenant;
+  CacheRetention retention;  // of the request's blocks, once they are cached
   SamplingParams sampling;
 };
 

@@ -45,6 +45,13 @@ absl::Status CheckSampling(const SamplingParams& p) {
   return Require(logprobs >= 0 && logprobs <= kMaxLogprobs, "logprobs", "in [0, 20]");
 }
 
+absl::Status CheckRetention(const CacheRetention& retention) {
+  const bool lasts = retention.retention >= Retention::kHigh;
+  const bool bounded = retention.ttl > Duration{0} && retention.ttl <= kMaxCacheTtl;
+  return Require(lasts ? bounded : retention.ttl == Duration{0}, "cache_retention.ttl_s",
+                 "from 1 to 86400 for high and pinned, and absent for low and normal");
+}
+
 absl::Status CheckLength(const EngineRequest& request, const RequestLimits& limits) {
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t least = request.max_tokens == 0 ? 0 : 1;
@@ -65,6 +72,7 @@ absl::Status CheckRequest(const EngineRequest& request, const RequestLimits& lim
   if (request.n < 1 || request.n > limits.max_choices) {
     return absl::InvalidArgumentError(absl::StrCat("n must be in [1, ", limits.max_choices, "]"));
   }
+  KVRING_RETURN_IF_ERROR(CheckRetention(request.retention));
   KVRING_RETURN_IF_ERROR(Require(request.max_tokens.value_or(1) >= 0, "max_tokens", ">= 0"));
   return CheckLength(request, limits);
 }

@@ -12,6 +12,7 @@
 namespace kvring::replica {
 
 inline constexpr int32_t kMaxLogprobs = 20;
+inline constexpr Duration kMaxCacheTtl = std::chrono::hours(24);
 
 struct RequestLimits {
   int32_t vocab_size = 0;

@@ -7,8 +7,8 @@
 namespace kvring::replica {
 namespace {
 
-/// Waiting sequences that one step looks at behind the first that does not fit.
-constexpr size_t kMaxBlockedPerStep = 16;
+/// Waiting sequences that one step looks at in vain.
+constexpr size_t kMaxRefusedPerStep = 16;
 
 /// Tokens of one sequence in a step: the budget, or what a pool that has room for the window has room for
 /// beside it.
@@ -26,27 +26,35 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockManager& blocks)
 }
 
 void Scheduler::Enqueue(Sequence& sequence) {
+  waiting_.Enter(sequence);
+  Wait(sequence);
+}
+
+void Scheduler::Wait(Sequence& sequence) {
   sequence.state = Sequence::State::kWaiting;
   waiting_tokens_ += sequence.length();
-  waiting_.insert(&sequence);
+  waiting_.Insert(sequence);
 }
 
 void Scheduler::AddFork(Sequence& fork, Sequence& parent) {
   KVRING_CHECK(parent.slots > 1 && fork.table.held);
   parent.slots -= 1;
   used_slots_ -= 1;
+  waiting_.Enter(fork);
   StartRunning(fork);
 }
 
 void Scheduler::Remove(Sequence& sequence) {
+  if (sequence.state == Sequence::State::kFinished) return;
   if (sequence.state == Sequence::State::kWaiting) {
-    waiting_.erase(&sequence);
+    waiting_.Erase(sequence);
     waiting_tokens_ -= sequence.length();
-  } else if (sequence.state == Sequence::State::kRunning) {
-    running_.erase(std::ranges::lower_bound(running_, &sequence, ByRank()));
+  } else {
+    running_.erase(std::ranges::lower_bound(running_, &sequence, BySequenceRank()));
     used_slots_ -= sequence.slots;
     blocks_.Release(sequence.table);
   }
+  waiting_.Leave(sequence);
   sequence.state = Sequence::State::kFinished;
 }
 
@@ -65,7 +73,6 @@ const StepPlan& Scheduler::Plan(Instant now) {
   return plan_;
 }
 
-// A victim is the last in rank and the loop goes forward, so a victim is never one that is planned already.
 void Scheduler::PlanDecodes() {
   for (size_t i = 0; i < running_.size(); ++i) {
     if (running_[i]->pending() == 1) Schedule(*running_[i], 1);
@@ -82,6 +89,7 @@ void Scheduler::PlanPrefills() {
 bool Scheduler::Schedule(Sequence& sequence, int32_t tokens) {
   if (!MakeRoom(sequence, sequence.computed + tokens)) return false;
   plan_.items.push_back({&sequence, tokens});
+  waiting_.Charge(sequence, tokens);
   budget_ -= tokens;
   return true;
 }
@@ -95,6 +103,8 @@ bool Scheduler::MakeRoom(Sequence& sequence, int32_t end) {
       }
       return true;
     }
+    if (running_.size() == 1 && GiveUpPins()) continue;
+    if (plan_.preemptions == 0 && EveryoneLacksABlock()) ++stats_.deadlocks_broken;
     Sequence& victim = *running_.back();
     Preempt(victim);
     if (&victim == &sequence) return false;
@@ -110,35 +120,64 @@ void Scheduler::Preempt(Sequence& victim) {
   ++victim.preemptions;
   ++stats_.preemptions;
   ++plan_.preemptions;
-  Enqueue(victim);
+  Unplan(victim);
+  Wait(victim);
+}
+
+// A prefill under a window can need room after decodes of lower rank have been planned.
+void Scheduler::Unplan(const Sequence& victim) {
+  const auto item = std::ranges::find(plan_.items, &victim, &ScheduledSequence::sequence);
+  if (item == plan_.items.end()) return;
+  budget_ += item->tokens;
+  plan_.items.erase(item);
+}
+
+bool Scheduler::EveryoneLacksABlock() const {
+  return blocks_.available_blocks() == 0 && std::ranges::all_of(running_, [&](const Sequence* s) {
+           return static_cast<size_t>(blocks_.BlocksFor(s->computed + 1)) > s->table.blocks.size();
+         });
+}
+
+bool Scheduler::GiveUpPins() {
+  const int32_t pins = blocks_.Unpin();
+  stats_.pins_given_up += pins;
+  return pins > 0;
 }
 
 void Scheduler::PlanAdmissions(Instant now) {
+  AdmitInOrder(now);
+  if (running_.empty() && waiting_.size() > 0 && GiveUpPins()) AdmitInOrder(now);
+}
+
+void Scheduler::AdmitInOrder(Instant now) {
   blocked_.clear();
-  for (auto next = waiting_.begin(); next != waiting_.end() && budget_ > 0;) {
-    Sequence& sequence = **next;
-    if (!blocked_.empty() &&
-        !std::ranges::all_of(blocked_, [&](const Sequence* b) { return MayBePassed(*b, now); })) {
-      break;
-    }
-    if (!TryAdmit(sequence)) {
-      MarkBlocked(sequence, now);
-      if (blocked_.size() >= kMaxBlockedPerStep) break;
-      ++next;
+  size_t refused = 0;
+  waiting_.Order(options_.max_running - used_slots_ + kMaxRefusedPerStep, candidates_);
+  for (Sequence* sequence : candidates_) {
+    if (budget_ <= 0 || refused >= kMaxRefusedPerStep) break;
+    if (!std::ranges::all_of(blocked_, [&](const Sequence* b) { return MayBePassed(*b, now); })) break;
+    const Admission admission = TryAdmit(*sequence);
+    if (admission == Admission::kAdmitted) {
+      CountBypass();
+      Schedule(*sequence, std::min({sequence->pending(), budget_, max_chunk_}));
       continue;
     }
-    CountBypass();
-    next = waiting_.erase(next);
-    Schedule(sequence, std::min({sequence.pending(), budget_, max_chunk_}));
+    ++refused;
+    if (admission == Admission::kNoRoom) MarkBlocked(*sequence, now);
+    if (admission == Admission::kComputedByAnother) ++stats_.shared_waits;
+    if (options_.max_bypasses == 0) break;
   }
 }
 
-bool Scheduler::TryAdmit(Sequence& sequence) {
-  if (used_slots_ + sequence.slots > options_.max_running) return false;
+Scheduler::Admission Scheduler::TryAdmit(Sequence& sequence) {
+  if (used_slots_ + sequence.slots > options_.max_running) return Admission::kNoRoom;
   const bool rows_wanted = sequence.prompt_rows_done < sequence.prompt_tokens;
+  const int32_t may_be_cached = rows_wanted ? sequence.prompt_rows_done : sequence.length() - 1;
+  if (blocks_.IsBeingComputed(sequence.table, sequence.tokens, may_be_cached))
+    return Admission::kComputedByAnother;
   const BlockManager::AdmitRequest request{
       .tokens = sequence.tokens,
-      .max_cached_tokens = rows_wanted ? sequence.prompt_rows_done : sequence.length() - 1,
+      .max_cached_tokens = may_be_cached,
       // Room for every running sequence to begin one more block: else the newcomer would be preempted at
       // once.
       .headroom_blocks = static_cast<int32_t>(running_.size()),
@@ -146,7 +185,8 @@ bool Scheduler::TryAdmit(Sequence& sequence) {
       .readmission = sequence.admitted_once,
   };
   const std::optional<int32_t> cached = blocks_.Admit(sequence.table, request);
-  if (!cached.has_value()) return false;
+  if (!cached.has_value()) return Admission::kNoRoom;
+  waiting_.Erase(sequence);
   waiting_tokens_ -= sequence.length();
   sequence.computed = *cached;
   sequence.cached_tokens = *cached;
@@ -155,12 +195,12 @@ bool Scheduler::TryAdmit(Sequence& sequence) {
   if (!sequence.admitted_once) plan_.admitted.push_back(&sequence);
   sequence.admitted_once = true;
   StartRunning(sequence);
-  return true;
+  return Admission::kAdmitted;
 }
 
 void Scheduler::StartRunning(Sequence& sequence) {
   sequence.state = Sequence::State::kRunning;
-  running_.insert(std::ranges::lower_bound(running_, &sequence, ByRank()), &sequence);
+  running_.insert(std::ranges::lower_bound(running_, &sequence, BySequenceRank()), &sequence);
   used_slots_ += sequence.slots;
 }
 

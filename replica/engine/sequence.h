@@ -36,6 +36,7 @@ struct Sequence {
   SequenceId id;
   ActiveRequest* request = nullptr;
   SequenceRank rank;
+  TenantId tenant;
   State state = State::kWaiting;
   std::vector<TokenId> tokens;
   int32_t prompt_tokens = 0;
@@ -57,6 +58,10 @@ struct Sequence {
   int32_t length() const { return static_cast<int32_t>(tokens.size()); }
   int32_t pending() const { return length() - computed; }
   int32_t output_tokens() const { return length() - prompt_tokens; }
+};
+
+struct BySequenceRank {
+  bool operator()(const Sequence* a, const Sequence* b) const { return a->rank < b->rank; }
 };
 
 struct ActiveRequest {

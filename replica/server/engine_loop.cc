@@ -52,6 +52,7 @@ EngineLoop::EngineLoop(Executor& executor, const EngineOptions& options, const S
           metrics.GetCounter("kvring_replica_preemptions_total", "Sequences put back for lack of blocks.")),
       step_seconds_(
           metrics.GetHistogram("kvring_replica_step_seconds", "Duration of engine steps.", SecondsBounds())),
+      engine_metrics_(metrics),
       thread_([this] { Run(); }) {}
 
 EngineLoop::~EngineLoop() {
@@ -65,6 +66,7 @@ EngineLoop::~EngineLoop() {
   absl::MutexLock lock(&mutex_);
   for (Command& command : inbox_) {
     if (command.start != nullptr) command.start->Fail(stopped);
+    if (command.reset) command.reset(absl::UnavailableError(stopped.message));
   }
 }
 
@@ -76,7 +78,9 @@ GenerationId EngineLoop::Submit(GenerationPlan plan, std::shared_ptr<GenerationS
     if (inbox_.size() < kMaxInbox && !stopping_) {
       in_flight_.fetch_add(1, std::memory_order_relaxed);
       inbox_.push_back(
-          {id, std::make_unique<RunningGeneration>(std::move(plan), std::move(sink), model_, block_size_)});
+          {id,
+           std::make_unique<RunningGeneration>(std::move(plan), std::move(sink), model_, block_size_),
+           {}});
       return id;
     }
   }
@@ -87,7 +91,12 @@ GenerationId EngineLoop::Submit(GenerationPlan plan, std::shared_ptr<GenerationS
 
 void EngineLoop::Cancel(GenerationId id) {
   absl::MutexLock lock(&mutex_);
-  inbox_.push_back({id, nullptr});
+  inbox_.push_back({id, nullptr, {}});
+}
+
+void EngineLoop::ResetCache(std::function<void(absl::StatusOr<int64_t>)> done) {
+  absl::MutexLock lock(&mutex_);
+  inbox_.push_back({{}, nullptr, std::move(done)});
 }
 
 std::unique_ptr<EngineLoop::Listening> EngineLoop::Listen(StepListener listener) {
@@ -131,6 +140,11 @@ bool EngineLoop::TakeCommands() {
 
 void EngineLoop::Apply(Command command) {
   if (command.start != nullptr) return Start(command.id, std::move(command.start));
+  if (command.reset) {
+    const int64_t dropped = engine_.Load().kv_cached_tokens;
+    engine_.ClearCache();
+    return command.reset(dropped);
+  }
   const auto it = running_.find(command.id);
   if (it == running_.end()) return;
   for (RequestId request : it->second->requests()) engine_.Cancel(request);
@@ -230,6 +244,7 @@ void EngineLoop::Handle(GenerationId id, size_t, RequestId, const EngineEvent::F
 
 void EngineLoop::Notify() {
   const EngineLoad engine_load = engine_.Load();
+  engine_metrics_.Update(engine_load, engine_.cache_stats(), engine_.scheduler_stats());
   const CacheEventBatch events = engine_.TakeCacheEvents();
   LoopLoad load;
   {

@@ -13,9 +13,11 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/metrics.h"
 #include "replica/engine/engine.h"
+#include "replica/server/engine_metrics.h"
 #include "replica/server/generation.h"
 #include "replica/server/running_generation.h"
 
@@ -46,6 +48,10 @@ class EngineLoop {
   /// Frees the request's blocks within a step; its sink hears nothing more. Unknown ids are nothing.
   void Cancel(GenerationId id);
 
+  /// Forgets all cached prefixes within a step; `done` gets the dropped tokens on the loop's thread, or an
+  /// error when the loop ends first.
+  void ResetCache(std::function<void(absl::StatusOr<int64_t>)> done);
+
   /// The listener is called until the handle is destroyed; not during or after its destruction.
   class Listening;
   std::unique_ptr<Listening> Listen(StepListener listener);
@@ -57,9 +63,11 @@ class EngineLoop {
   int64_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
 
  private:
+  /// A start, a reset of the cache, or (neither is set) a cancellation.
   struct Command {
     GenerationId id;
-    std::unique_ptr<RunningGeneration> start;  // null: cancel
+    std::unique_ptr<RunningGeneration> start;
+    std::function<void(absl::StatusOr<int64_t>)> reset;
   };
 
   void Run();
@@ -109,6 +117,7 @@ class EngineLoop {
   Counter& failed_;
   Counter& preemptions_;
   BucketHistogram& step_seconds_;
+  EngineMetrics engine_metrics_;
 
   std::thread thread_;
 };

@@ -31,11 +31,30 @@ SamplingParams ParamsOf(const SamplingFields& fields) {
   return params;
 }
 
+CacheRetention RetentionOf(const openai::CacheRetentionFields& fields) {
+  switch (fields.cache_class) {
+    case openai::CacheClass::kLow:
+      return {Retention::kLow, {}};
+    case openai::CacheClass::kHigh:
+      return {Retention::kHigh, std::chrono::seconds(fields.ttl_s)};
+    case openai::CacheClass::kPinned:
+      return {Retention::kPinned, std::chrono::seconds(fields.ttl_s)};
+    default:
+      return {};
+  }
+}
+
+// A salt is a tenant's: those without one share the engine as one.
+TenantId TenantOf(const std::string& salt) { return {salt.empty() ? 0 : HashName(salt)}; }
+
 EngineRequest EngineRequestOf(const ServedModel& model, const GenerationRequest& request,
                               std::vector<TokenId> tokens) {
   EngineRequest out;
   out.prompt = std::move(tokens);
   out.root = MakeCacheRoot({.model = model.name(), .adapter = "", .salt = request.cache_salt});
+  out.tenant = TenantOf(request.cache_salt);
+  out.priority = request.priority;
+  out.retention = RetentionOf(request.cache_retention);
   out.n = request.sampling.n;
   out.max_tokens = request.sampling.max_tokens;
   out.eos_tokens = model.tokenizer().stop_tokens();

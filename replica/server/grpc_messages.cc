@@ -1,5 +1,7 @@
 #include "replica/server/grpc_messages.h"
 
+#include <algorithm>
+
 #include "common/canonical_prompt.h"
 
 namespace kvring::replica {
@@ -36,6 +38,28 @@ void ReadMessages(const v1::Messages& message, openai::GenerationRequest& reques
     out.end = canonical.size();
   }
   request.canonical = canonical.Take();
+}
+
+openai::CacheClass CacheClassOf(v1::CacheRetention::Class cache_class) {
+  switch (cache_class) {
+    case v1::CacheRetention::LOW:
+      return openai::CacheClass::kLow;
+    case v1::CacheRetention::HIGH:
+      return openai::CacheClass::kHigh;
+    case v1::CacheRetention::PINNED:
+      return openai::CacheClass::kPinned;
+    default:
+      return openai::CacheClass::kNormal;
+  }
+}
+
+std::optional<openai::ApiError> ReadRetention(const v1::CacheRetention& message,
+                                              openai::CacheRetentionFields& retention) {
+  if (!v1::CacheRetention::Class_IsValid(message.class_()))
+    return openai::InvalidRequest("cache_retention.class", "cache_retention.class is unknown.");
+  const uint32_t bounded = std::min<uint32_t>(message.ttl_seconds(), INT32_MAX);
+  retention = {CacheClassOf(message.class_()), static_cast<int32_t>(bounded)};
+  return openai::CheckCacheRetention(retention);
 }
 
 std::optional<openai::ApiError> ReadBody(const v1::OpenAiBody& message, openai::GenerationRequest& request) {
@@ -81,6 +105,8 @@ std::optional<openai::ApiError> ReadGenerateRequest(const v1::GenerateRequest& m
     return error;
   if (!message.model().empty()) request.model = message.model();
   if (!message.cache_salt().empty()) request.cache_salt = message.cache_salt();
+  if (message.priority() != 0) request.priority = message.priority();
+  if (message.has_cache_retention()) return ReadRetention(message.cache_retention(), request.cache_retention);
   return std::nullopt;
 }
 

@@ -49,6 +49,7 @@ void HttpService::Handle(net::HttpRequest request, net::ResponseWriter writer) {
   if (path == "/v1/completions" && post)
     return Generate(openai::Route::kCompletions, std::move(request), std::move(writer));
   if (path == "/tokenize" && post) return writer.Reply(Tokenize(std::move(request.body)));
+  if (path == "/admin/v1/cache/reset" && post) return ResetCache(request, std::move(writer));
   if (path == "/v1/embeddings" && post) {
     return writer.Reply(
         ErrorResponse({501, "invalid_request_error", "unsupported", "", "This model gives no embeddings."}));
@@ -75,6 +76,19 @@ void HttpService::Generate(openai::Route route, net::HttpRequest http, net::Resp
   const auto sink = std::make_shared<HttpSink>(std::move(answer), std::move(writer));
   const GenerationId id = loop_.Submit(std::move(plan), sink);
   sink->writer().OnDisconnect([this, id] { loop_.Cancel(id); });
+}
+
+void HttpService::ResetCache(const net::HttpRequest& request, net::ResponseWriter writer) {
+  if (!request.peer_is_loopback) {
+    return writer.Reply(ErrorResponse({403, "invalid_request_error", "forbidden", "",
+                                       "The replica's admin API answers loopback peers only."}));
+  }
+  // Shared only because a std::function must be copyable.
+  const auto reply = std::make_shared<net::ResponseWriter>(std::move(writer));
+  loop_.ResetCache([reply](const absl::StatusOr<int64_t>& dropped) {
+    reply->Reply(dropped.ok() ? JsonResponse(200, absl::StrCat("{\"dropped_tokens\":", *dropped, "}"))
+                              : ErrorResponse(openai::FromStatus(dropped.status())));
+  });
 }
 
 HttpResponse HttpService::Get(std::string_view path) const {

@@ -1,6 +1,7 @@
 // HttpService: the OpenAI API of one replica: /v1/chat/completions, /v1/completions (SSE or whole),
-// /v1/models, /tokenize, /health, /healthz, /readyz, /metrics. A replica is usable with it alone. Handle runs
-// on HTTP threads, does not block and is thread-safe.
+// /v1/models, /tokenize, /health, /healthz, /readyz, /metrics, and, for loopback peers, POST
+// /admin/v1/cache/reset. A replica is usable with it alone. Handle runs on HTTP threads, does not block and
+// is thread-safe.
 #pragma once
 
 #include <functional>
@@ -22,6 +23,7 @@ class HttpService {
 
  private:
   void Generate(openai::Route route, net::HttpRequest request, net::ResponseWriter writer);
+  void ResetCache(const net::HttpRequest& request, net::ResponseWriter writer);
   net::HttpResponse Get(std::string_view path) const;
   net::HttpResponse Tokenize(std::string body) const;
 

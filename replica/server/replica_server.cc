@@ -17,6 +17,7 @@
 #include "replica/model/cpu_executor.h"
 #include "replica/server/grpc_service.h"
 #include "replica/server/http_service.h"
+#include "replica/server/replica_admin.h"
 #include "replica/server/reporter.h"
 
 namespace kvring::replica {
@@ -66,6 +67,7 @@ class ReplicaServer::Impl {
                                                      executor_->limits().vocab_size));
     }
     EngineOptions engine;
+    engine.cache_key = RandomSeed();
     if (options.max_batch_tokens > 0) engine.scheduler.max_batch_tokens = options.max_batch_tokens;
     loop_ = std::make_unique<EngineLoop>(*executor_, engine, *model_, metrics_);
     KVRING_RETURN_IF_ERROR(StartHttp(options));
@@ -120,6 +122,8 @@ class ReplicaServer::Impl {
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.RegisterService(grpc_service_.get());
+    admin_service_ = std::make_unique<ReplicaAdmin>(*loop_);
+    builder.RegisterService(admin_service_.get());
     grpc_ = builder.BuildAndStart();
     if (grpc_ == nullptr || port == 0)
       return absl::UnavailableError(absl::StrCat("--grpc-listen ", options.grpc_listen, ": cannot listen"));
@@ -143,6 +147,7 @@ class ReplicaServer::Impl {
   std::unique_ptr<EngineLoop> loop_;
   std::unique_ptr<HttpService> http_service_;
   std::unique_ptr<GrpcService> grpc_service_;
+  std::unique_ptr<ReplicaAdmin> admin_service_;
   std::unique_ptr<net::HttpServer> http_;
   std::unique_ptr<grpc::Server> grpc_;
   std::string grpc_address_;

@@ -52,6 +52,29 @@ TEST(GenerationRequest, EveryField_IsRead) {
   EXPECT_EQ(request.cache_salt, "s");
 }
 
+TEST(GenerationRequest, PriorityAndCacheRetention_AreRead) {
+  const GenerationRequest request =
+      Ok(Route::kChat, Chat(R"(,"priority":-3,"cache_retention":{"class":"pinned","ttl_s":60})"));
+  EXPECT_EQ(request.priority, -3);
+  EXPECT_EQ(request.cache_retention.cache_class, CacheClass::kPinned);
+  EXPECT_EQ(request.cache_retention.ttl_s, 60);
+  EXPECT_EQ(Ok(Route::kChat, Chat(R"(,"cache_retention":{"class":"low"})")).cache_retention.cache_class,
+            CacheClass::kLow);
+  EXPECT_EQ(Ok(Route::kChat, Chat("")).cache_retention.cache_class, CacheClass::kNormal);
+}
+
+TEST(GenerationRequest, WrongCacheRetention_IsNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"(,"priority":1.5)", "priority"},
+      {R"(,"cache_retention":"high")", "cache_retention"},
+      {R"(,"cache_retention":{"class":"highest"})", "cache_retention.class"},
+      {R"(,"cache_retention":{"class":"high"})", "cache_retention.ttl_s"},
+      {R"(,"cache_retention":{"class":"pinned","ttl_s":86401})", "cache_retention.ttl_s"},
+      {R"(,"cache_retention":{"class":"low","ttl_s":5})", "cache_retention.ttl_s"},
+      {R"(,"cache_retention":{"ttl":5})", "cache_retention.ttl"}};
+  for (const auto& [field, param] : cases) EXPECT_EQ(Bad(Route::kChat, Chat(field)).param, param) << field;
+}
+
 TEST(GenerationRequest, Nulls_AreDefaults) {
   const GenerationRequest request = Ok(
       Route::kChat,

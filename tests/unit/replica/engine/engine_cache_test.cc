@@ -189,6 +189,42 @@ TEST(EngineCacheTest, HitIsFoundAtAdmission_CountedOnce_PFX23_USG07) {
   EXPECT_EQ(driver.engine.cache_stats().hit_tokens, static_cast<uint64_t>(cached));
 }
 
+// 200 unrelated chats at once, some with a common system prompt, on a pool that keeps few of them: what is
+// reused is the request's own prefix, token by token, and usage says how much of it was.
+TEST(EngineCacheTest, UnrelatedChats_NeverSeeEachOther_ReportWhatWasReused_PFX_21) {
+  ToyExecutor executor(Limits(60));
+  ToyExecutor alone_executor(Limits(60));
+  EngineDriver driver(executor, Options());
+  EngineOptions uncached = Options();
+  uncached.prefix_caching = false;
+  EngineDriver alone(alone_executor, uncached);
+  std::vector<EngineRequest> turns;
+  for (uint64_t chat = 0; chat < 200; ++chat) {
+    std::vector<TokenId> prompt = RandomPrompt(chat % 2, 40, kVocabulary);
+    const std::vector<TokenId> marker = RandomPrompt(1000 + chat, 20, kVocabulary);
+    prompt.insert(prompt.end(), marker.begin(), marker.end());
+    turns.push_back(Greedy(chat, prompt, 6));
+  }
+  for (const uint64_t turn : {0, 1}) {
+    const int64_t before = executor.computed_tokens;
+    int64_t expected = 0;
+    for (EngineRequest& request : turns) {
+      request.id = {request.id.value % 1000 + 1000 * turn};
+      ASSERT_TRUE(driver.Add(request).ok());
+    }
+    driver.Run();
+    for (EngineRequest& request : turns) {
+      const Answer& answer = driver.answers[request.id.value];
+      EXPECT_EQ(answer.choices, alone.RunOne(request).choices) << request.id.value;
+      expected += answer.usage->prompt_tokens - answer.usage->cached_tokens + 5;
+      request.prompt.insert(request.prompt.end(), answer.choices[0].begin(), answer.choices[0].end());
+    }
+    EXPECT_EQ(driver.preemptions, 0);
+    EXPECT_EQ(executor.computed_tokens - before, expected);
+  }
+  EXPECT_GT(driver.engine.cache_stats().hit_tokens, 0u);
+}
+
 TEST(EngineCacheTest, FirstHolderStillPrefilling_WrittenBlocksAreShared) {
   ToyExecutor executor(Limits(64));
   EngineDriver driver(executor, Options(/*batch_tokens=*/64, /*max_running=*/4));

@@ -99,6 +99,20 @@ TEST_P(FamilyTest, Safetensors_Fp32OnEveryIsa_LogitsEqualTransformers) {
   }
 }
 
+// One layer sees everything, the other nine tokens: masks per layer, and no block may be given back.
+TEST(FamiliesTest, WindowsPerLayer_Fp32OnEveryIsa_LogitsEqualTransformers) {
+  const Golden golden = LoadGolden("qwen2_mixed");
+  ASSERT_EQ(golden.logits.size(), 4U);
+  for (const kernels::Isa isa : kernels::SupportedIsas()) {
+    const auto executor = CpuExecutor::Load(FolderOf("qwen2_mixed"), Options(Precision::kFp32, isa));
+    ASSERT_TRUE(executor.ok()) << executor.status();
+    EXPECT_EQ((*executor)->config().layer_windows, (std::vector<int32_t>{0, 9}));
+    EXPECT_EQ((*executor)->limits().window, 0);
+    for (const int32_t chunk : {1 << 20, 3})
+      EXPECT_LT(LargestError(**executor, golden, chunk), kExactTolerance) << kernels::NameOf(isa);
+  }
+}
+
 // bf16 keys, values, weights and activations: 8 bits of mantissa through two layers with sharp softmaxes (the
 // random weights are large). Root mean square over all golden logits, relative to theirs: 0.4 % (gpt2) to 6.4
 // % (qwen2) here, 0.7 % to 4.6 % for torch's own bf16; the fp32 tests judge the formulas.

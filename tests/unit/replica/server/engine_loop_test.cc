@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "sim/timed_executor.h"
 #include "tests/unit/replica/model/text_fixture.h"
 
@@ -190,6 +191,54 @@ TEST_F(EngineLoopTest, Cancel_FreesBlocks_PRX_06) {
   // Without in_flight, a report from before the last of them came would do.
   auto idle = [&] { return loop_->in_flight() == 0 && used == 0 && running == 0; };
   mutex.Await(absl::Condition(&idle));
+}
+
+TEST_F(EngineLoopTest, ResetCache_ForgetsPrefixes_TellsHowManyTokens) {
+  const std::string body = R"({"prompt":")" + Repeated(40) + R"(","max_tokens":1,"ignore_eos":true,)" +
+                           R"("cache_retention":{"class":"pinned","ttl_s":60}})";
+  RunToEnd(body);
+  const int cached = RunToEnd(body)->done_.usage.cached_tokens;
+  ASSERT_GT(cached, 0);
+  absl::Notification done;
+  absl::StatusOr<int64_t> dropped;
+  loop_->ResetCache([&](absl::StatusOr<int64_t> tokens) {
+    dropped = std::move(tokens);
+    done.Notify();
+  });
+  done.WaitForNotification();
+  ASSERT_TRUE(dropped.ok());
+  EXPECT_GE(*dropped, cached);
+  EXPECT_EQ(RunToEnd(body)->done_.usage.cached_tokens, 0);
+}
+
+TEST_F(EngineLoopTest, Plan_CarriesTenantPriorityAndRetention) {
+  const EngineRequest request =
+      Plan(R"({"prompt":"x","priority":7,"cache_salt":"acme","cache_retention":{"class":"high","ttl_s":9}})")
+          .prompts[0]
+          .request;
+  EXPECT_EQ(request.priority, 7);
+  EXPECT_EQ(request.tenant.value, HashName("acme"));
+  EXPECT_EQ(request.retention.retention, Retention::kHigh);
+  EXPECT_EQ(request.retention.ttl, std::chrono::seconds(9));
+  EXPECT_EQ(Plan(R"({"prompt":"x"})").prompts[0].request.tenant.value, 0u);
+}
+
+// The gauges tell what the engine holds, and the counters what it did: once per request.
+TEST_F(EngineLoopTest, Metrics_TellHitsOnceAndBlocksHeld_USG_07) {
+  const std::string body = R"({"prompt":")" + Repeated(40) + R"(","max_tokens":1,"ignore_eos":true})";
+  const int prompt = RunToEnd(body)->done_.usage.prompt_tokens;
+  const int cached = RunToEnd(body)->done_.usage.cached_tokens;
+  absl::Notification turn_over;  // and with it the metrics of the step that ended the request
+  loop_->ResetCache([&](const absl::StatusOr<int64_t>&) { turn_over.Notify(); });
+  turn_over.WaitForNotification();
+  const std::string exposed = metrics_.Expose();
+  for (const std::string& line : {"kvring_replica_prefix_query_tokens_total " + std::to_string(2 * prompt),
+                                  "kvring_replica_prefix_hit_tokens_total " + std::to_string(cached),
+                                  std::string("kvring_replica_prefix_full_hits_total 1"),
+                                  std::string("kvring_replica_double_frees_total 0")}) {
+    EXPECT_NE(exposed.find(line + "\n"), std::string::npos) << line << "\n" << exposed;
+  }
+  EXPECT_NE(exposed.find("kvring_replica_kv_used_tokens "), std::string::npos);
 }
 
 TEST_F(EngineLoopTest, End_TellsRunningRequests) {

@@ -1,9 +1,10 @@
 """Makes the tiny models of testdata/families and their golden logits: random weights from a seed in the real config
 layout of each family, logits by transformers on the CPU in fp32 (weights as stored).
-    pip install torch transformers safetensors; python make_golden.py
+    pip install torch transformers safetensors; python make_golden.py [FAMILY…]
 """
 import json
 import os
+import sys
 
 import torch
 import transformers as t
@@ -22,6 +23,9 @@ FAMILIES = {
     "llama3": (t.LlamaConfig(**COMMON, rope_parameters=LLAMA3, tie_word_embeddings=False), torch.bfloat16),
     "mistral": (t.MistralConfig(**COMMON, sliding_window=9, tie_word_embeddings=False), torch.float16),
     "qwen2": (t.Qwen2Config(**COMMON, rope_parameters=YARN, tie_word_embeddings=True), torch.bfloat16),
+    # One layer sees everything, the other a window.
+    "qwen2_mixed": (t.Qwen2Config(**COMMON, use_sliding_window=True, sliding_window=9, max_window_layers=1,
+                                  tie_word_embeddings=True), torch.bfloat16),
     "qwen3": (t.Qwen3Config(**COMMON, head_dim=16, rope_parameters=LINEAR, tie_word_embeddings=True), torch.bfloat16),
     "gpt2": (t.GPT2Config(vocab_size=48, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=1,
                           eos_token_id=2), torch.float16),
@@ -48,7 +52,8 @@ def greedy(model, prompt):
 
 
 def main():
-    for name, (config, dtype) in FAMILIES.items():
+    for name in sys.argv[1:] or FAMILIES:
+        config, dtype = FAMILIES[name]
         torch.manual_seed(7)
         config._attn_implementation = "eager"
         model = t.AutoModelForCausalLM.from_config(config).float().eval()
