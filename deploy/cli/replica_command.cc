@@ -53,6 +53,8 @@ void AddReplica(CLI::App& app, Action& action) {
                    "GGUF file, or directory of config.json, *.safetensors and tokenizer.json")
       ->capture_default_str();
   command->add_option("--name", replica.model_name, "name it is served under (default: the file's)");
+  command->add_option("--chat-template", replica.chat_template,
+                      "file with the chat template, in place of the model's own");
   command->add_option("--listen", replica.listen, "HTTP address:port; port 0: any")->capture_default_str();
   command->add_option("--grpc-listen", replica.grpc_listen, "gRPC address:port; port 0: any")
       ->capture_default_str();

@@ -7,6 +7,7 @@ EncodedPrompt EncodeText(const Tokenizer& tokenizer, std::string_view text) {
   prompt.tokens = tokenizer.Encode(text, ControlTokens::kParse);
   const bool has_bos = !prompt.tokens.empty() && prompt.tokens.front() == tokenizer.bos();
   const bool add_bos = tokenizer.add_bos() && !has_bos;
+  prompt.typed_bos = tokenizer.add_bos() && has_bos;
   if (add_bos) prompt.tokens.insert(prompt.tokens.begin(), tokenizer.bos());
   size_t end = 0;
   for (size_t i = 0; i < prompt.tokens.size(); ++i) {

@@ -14,6 +14,7 @@ namespace kvring::replica {
 struct EncodedPrompt {
   std::vector<TokenId> tokens;
   std::vector<uint32_t> end_bytes;  // one per token, never falling; offsets in the canonical bytes
+  bool typed_bos = false;           // the text brought the BOS that the model wants
 };
 
 /// A raw completion prompt: control tokens typed into it count, since its writer is the template. One BOS

@@ -29,6 +29,11 @@ absl::StatusOr<double> PositiveOr(const JsonNode& node, const char* key, double 
   return value->Bad("is no positive number");
 }
 
+absl::StatusOr<double> Positive(const JsonNode& node, const char* key) {
+  KVRING_RETURN_IF_ERROR(node.Get(key).status());
+  return PositiveOr(node, key, 0);
+}
+
 absl::Status ReadShape(const JsonNode& keys, ModelConfig& c) {
   KVRING_ASSIGN_OR_RETURN(c.layers, Dimension(keys, "num_hidden_layers"));
   KVRING_ASSIGN_OR_RETURN(c.width, Dimension(keys, "hidden_size"));
@@ -61,11 +66,15 @@ absl::StatusOr<RopeScaling> ReadScaling(const JsonNode& rope, const ModelConfig&
   s.kind = type == "linear"   ? RopeScalingKind::kLinear
            : type == "llama3" ? RopeScalingKind::kLlama3
                               : RopeScalingKind::kYarn;
-  KVRING_ASSIGN_OR_RETURN(s.factor, PositiveOr(rope, "factor", 1));
+  KVRING_ASSIGN_OR_RETURN(s.factor, Positive(rope, "factor"));
   KVRING_ASSIGN_OR_RETURN(s.original_context,
                           PositiveOr(rope, "original_max_position_embeddings", c.context_length));
-  KVRING_ASSIGN_OR_RETURN(s.low_freq_factor, PositiveOr(rope, "low_freq_factor", s.low_freq_factor));
-  KVRING_ASSIGN_OR_RETURN(s.high_freq_factor, PositiveOr(rope, "high_freq_factor", s.high_freq_factor));
+  if (s.kind == RopeScalingKind::kLlama3) {
+    KVRING_ASSIGN_OR_RETURN(s.low_freq_factor, Positive(rope, "low_freq_factor"));
+    KVRING_ASSIGN_OR_RETURN(s.high_freq_factor, Positive(rope, "high_freq_factor"));
+    if (s.high_freq_factor <= s.low_freq_factor)
+      return rope.Bad("high_freq_factor", "is not above the low one");
+  }
   KVRING_ASSIGN_OR_RETURN(s.beta_fast, PositiveOr(rope, "beta_fast", s.beta_fast));
   KVRING_ASSIGN_OR_RETURN(s.beta_slow, PositiveOr(rope, "beta_slow", s.beta_slow));
   if (rope.Find("attention_factor").has_value()) {

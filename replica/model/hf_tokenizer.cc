@@ -13,13 +13,6 @@
 namespace kvring::replica {
 namespace {
 
-// Tokens that work as control tokens whatever their file says of them: turns of a chat are made of them.
-bool LooksLikeControl(std::string_view text) {
-  if (text == "<start_of_turn>" || text == "<end_of_turn>") return true;
-  return (text.starts_with("<|") && text.ends_with("|>")) ||
-         (text.starts_with("<｜") && text.ends_with("｜>"));
-}
-
 class Reader {
  public:
   explicit Reader(const JsonFile& file) : root_(file.root()) { spec_.file = root_.file(); }
@@ -244,13 +237,12 @@ class Reader {
     KVRING_ASSIGN_OR_RETURN(const JsonNode id_node, node.Get("id"));
     KVRING_ASSIGN_OR_RETURN(const int64_t id, id_node.Int(0, INT32_MAX));
     KVRING_ASSIGN_OR_RETURN(const bool special, node.BoolOr("special", false));
-    const bool control = special || LooksLikeControl(text);
     const auto known = ids_.try_emplace(text, static_cast<TokenId>(id));
     if (known.first->second != id) {
       return id_node.Bad(absl::StrCat("is ", id, ", but the vocabulary gives '", text.substr(0, 64),
                                       "' the id ", known.first->second));
     }
-    return Place(node, std::move(text), id, control ? TokenType::kControl : TokenType::kUserDefined);
+    return Place(node, std::move(text), id, special ? TokenType::kControl : TokenType::kUserDefined);
   }
 
   // Bytes count as such where every one has its token; others of their kind are plain text.

@@ -17,7 +17,6 @@ namespace {
 
 constexpr size_t kMaxTokenizerBytes = 256 << 20;
 constexpr size_t kMaxConfigBytes = 4 << 20;
-constexpr size_t kMaxTemplateBytes = 1 << 20;
 
 bool Exists(const std::string& path) {
   std::error_code error;

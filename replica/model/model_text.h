@@ -19,6 +19,7 @@ struct ModelText {
 /// Errors name the file and the field.
 absl::StatusOr<ModelText> ReadModelText(const std::string& path);
 
+constexpr size_t kMaxTemplateBytes = 1 << 20;
 /// A vocab_size may be padded by this many tokens that no tokenizer knows.
 constexpr size_t kMaxVocabularyPadding = 1 << 16;
 

@@ -24,6 +24,13 @@ int ByteOf(std::string_view token) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
+// Tokens that work as control tokens whatever their file says of them: turns of a chat are made of them.
+bool LooksLikeControl(std::string_view text) {
+  if (text == "<start_of_turn>" || text == "<end_of_turn>") return true;
+  return (text.starts_with("<|") && text.ends_with("|>")) ||
+         (text.starts_with("<｜") && text.ends_with("｜>"));
+}
+
 absl::Status TokenError(const TokenizerSpec& spec, size_t index, std::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(spec.file, ": tokens[", index, "] '",
                                                  spec.tokens[index].substr(0, 64), "': ", std::string(what)));
@@ -69,7 +76,7 @@ absl::Status Vocabulary::Add(const TokenizerSpec& spec, size_t index, TokenType 
       AddWhole(spec, index, true);
       return absl::OkStatus();
     case TokenType::kUserDefined:
-      AddWhole(spec, index, false);
+      AddWhole(spec, index, LooksLikeControl(spec.tokens[index]));
       return absl::OkStatus();
     case TokenType::kUnused:
       bytes_.emplace_back();

@@ -1,6 +1,8 @@
 // Vocabulary: the tokens of a model: text to id, id to bytes, which of them are control tokens, and those
 // that are found in text as a whole. Control tokens have no text that could be reached by merging: only
-// ControlAt and FindAdded know them. Immutable after Create; thread-safe.
+// ControlAt and FindAdded know them. User-defined tokens of the forms that turns of a chat are made of
+// ("<|...|>", "<start_of_turn>") are control tokens too, whatever their file says. Immutable after Create;
+// thread-safe.
 #pragma once
 
 #include <array>

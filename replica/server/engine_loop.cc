@@ -45,6 +45,8 @@ EngineLoop::EngineLoop(Executor& executor, const EngineOptions& options, const S
       completion_tokens_(metrics.GetCounter("kvring_replica_completion_tokens_total",
                                             "Tokens generated for finished requests.")),
       requests_(metrics.GetCounter("kvring_replica_requests_total", "Requests submitted to the engine.")),
+      typed_bos_(metrics.GetCounter("kvring_replica_typed_bos_total",
+                                    "Prompts that bring the BOS which the model adds by itself.")),
       cancelled_(
           metrics.GetCounter("kvring_replica_cancelled_total", "Requests cancelled before their end.")),
       failed_(metrics.GetCounter("kvring_replica_failed_total", "Requests that ended with an error.")),
@@ -73,6 +75,7 @@ EngineLoop::~EngineLoop() {
 GenerationId EngineLoop::Submit(GenerationPlan plan, std::shared_ptr<GenerationSink> sink) {
   const GenerationId id{next_id_.fetch_add(1, std::memory_order_relaxed)};
   requests_.Add();
+  typed_bos_.Add(static_cast<uint64_t>(plan.typed_bos));
   {
     absl::MutexLock lock(&mutex_);
     if (inbox_.size() < kMaxInbox && !stopping_) {

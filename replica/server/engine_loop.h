@@ -113,6 +113,7 @@ class EngineLoop {
   Counter& cached_tokens_;
   Counter& completion_tokens_;
   Counter& requests_;
+  Counter& typed_bos_;
   Counter& cancelled_;
   Counter& failed_;
   Counter& preemptions_;

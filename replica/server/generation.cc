@@ -67,7 +67,10 @@ EngineRequest EngineRequestOf(const ServedModel& model, const GenerationRequest&
 std::optional<ApiError> CheckMessages(const ServedModel& model, const std::vector<ChatMessage>& messages) {
   if (model.chat() == nullptr) {
     return InvalidRequest(
-        "messages", absl::StrCat("The model '", model.name(), "' has no chat template; use /v1/completions."),
+        "messages",
+        absl::StrCat(
+            "The model '", model.name(),
+            "' has no chat template: use /v1/completions, or start the replica with --chat-template FILE."),
         "chat_template_missing");
   }
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -95,6 +98,7 @@ std::optional<ApiError> PlanChat(const ServedModel& model, const GenerationReque
 void PlanText(const ServedModel& model, const GenerationRequest& request, const std::string& text,
               GenerationPlan& plan) {
   EncodedPrompt prompt = EncodeText(model.tokenizer(), text);
+  plan.typed_bos += prompt.typed_bos ? 1 : 0;
   plan.prompts.push_back({EngineRequestOf(model, request, std::move(prompt.tokens)),
                           std::move(prompt.end_bytes), text.size(), request.echo ? text : ""});
 }

@@ -33,6 +33,7 @@ struct GenerationPlan {
       answer_prefix;  // canonical bytes between the prompt and an answer's text: "assistant" 0x1F in a chat
   std::string token_field;  // "messages" or "prompt": what a context-length error names
   int32_t choices_per_prompt = 1;
+  int32_t typed_bos = 0;  // prompts that bring the BOS which the model adds by itself
 };
 
 /// What the engine says of a request, added up over its prompts.

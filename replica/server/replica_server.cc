@@ -59,7 +59,8 @@ absl::StatusOr<std::unique_ptr<CpuExecutor>> LoadExecutor(const ReplicaOptions& 
 class ReplicaServer::Impl {
  public:
   absl::Status Start(const ReplicaOptions& options) {
-    KVRING_ASSIGN_OR_RETURN(model_, ServedModel::Load(options.model_path, options.model_name));
+    KVRING_ASSIGN_OR_RETURN(model_,
+                            ServedModel::Load(options.model_path, options.model_name, options.chat_template));
     KVRING_ASSIGN_OR_RETURN(executor_, LoadExecutor(options));
     if (executor_->limits().vocab_size != model_->tokenizer().vocab_size()) {
       return absl::InvalidArgumentError(absl::StrCat(options.model_path, ": the tokenizer has ",

@@ -16,6 +16,7 @@ namespace kvring::replica {
 struct ReplicaOptions {
   std::string model_path;
   std::string model_name;                   // empty: the file's name
+  std::string chat_template;                // a file that goes before the model's own template
   std::string listen = "127.0.0.1:0";       // HTTP; empty: none
   std::string grpc_listen = "127.0.0.1:0";  // gRPC; empty: none
   std::string device = "cpu";

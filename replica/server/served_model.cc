@@ -1,5 +1,6 @@
 #include "replica/server/served_model.h"
 
+#include "common/runtime/files.h"
 #include "common/runtime/log.h"
 #include "common/status_macros.h"
 #include "replica/model/model_text.h"
@@ -17,8 +18,12 @@ std::string NameOfPath(std::string path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Load(const std::string& path, std::string name) {
-  KVRING_ASSIGN_OR_RETURN(const ModelText text, ReadModelText(path));
+absl::StatusOr<std::unique_ptr<ServedModel>> ServedModel::Load(const std::string& path, std::string name,
+                                                               const std::string& chat_template) {
+  KVRING_ASSIGN_OR_RETURN(ModelText text, ReadModelText(path));
+  if (!chat_template.empty()) {
+    KVRING_ASSIGN_OR_RETURN(text.chat_template, ReadFile(chat_template, kMaxTemplateBytes));
+  }
   std::unique_ptr<ServedModel> model(new ServedModel);
   model->name_ = name.empty() ? NameOfPath(path) : std::move(name);
   KVRING_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::Create(text.tokenizer));

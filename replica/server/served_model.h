@@ -15,8 +15,9 @@ class ServedModel {
  public:
   /// Reads tokenizer and template of a GGUF file or a Hugging Face directory (model_text.h). `name` empty:
   /// the path's last part without its ending. A model without a template loads: chat is then refused
-  /// (MOD-11).
-  static absl::StatusOr<std::unique_ptr<ServedModel>> Load(const std::string& path, std::string name);
+  /// (MOD-11). `chat_template`: a file to read the template from instead, or empty.
+  static absl::StatusOr<std::unique_ptr<ServedModel>> Load(const std::string& path, std::string name,
+                                                           const std::string& chat_template = "");
 
   const std::string& name() const { return name_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }

@@ -52,22 +52,25 @@ GGUF_NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_
               "post_attention_layernorm": "ffn_norm"}
 
 
-def write_gguf(path, tokens, add_tokenizer):
-    """The same model as a GGUF file; `add_tokenizer(writer)` adds the tokenizer's keys."""
+def write_gguf(path, tokens, add_tokenizer, tensors=None, width=WIDTH):
+    """The same model as a GGUF file; `add_tokenizer(writer)` adds the tokenizer's keys. `tensors`: instead of noise, by GGUF name: an array of
+    f32, or (bytes, type) of quantised rows."""
     writer = gguf.GGUFWriter(str(path), "llama")
     writer.add_block_count(1)
-    writer.add_embedding_length(WIDTH)
-    writer.add_feed_forward_length(FFN)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(width if tensors else FFN)
     writer.add_context_length(CONTEXT)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(KV_HEADS)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_token_list(tokens)
     add_tokenizer(writer)
-    writer.add_tensor("token_embd.weight", noise((len(tokens), WIDTH)))
-    writer.add_tensor("output_norm.weight", noise((WIDTH,)))
-    for name, shape in LAYER.items():
-        writer.add_tensor(f"blk.0.{GGUF_NAMES[name]}.weight", noise(shape))
+    noises = {"token_embd.weight": (len(tokens), WIDTH), "output_norm.weight": (WIDTH,), **{f"blk.0.{GGUF_NAMES[n]}.weight": s for n, s in LAYER.items()}}
+    for name, tensor in (tensors or {name: noise(shape) for name, shape in noises.items()}).items():
+        if isinstance(tensor, tuple):
+            writer.add_tensor(name, tensor[0], raw_dtype=tensor[1])
+        else:
+            writer.add_tensor(name, tensor)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -57,6 +57,8 @@ def test_served_greedy_tokens_equal_transformers(family, tmp_path):
                 assert answer.json["choices"][0]["text"] == "".join(LETTERS[i] for i in case["tokens"]), (family, prompt)
         refused = post(replica.url + "/v1/chat/completions", {"messages": [{"role": "user", "content": "1"}]})
         assert refused.status == 400 and refused.json["error"]["code"] == "chat_template_missing"  # MOD-11
+        assert "--chat-template" in refused.json["error"]["message"]
+        assert get(replica.url + "/v1/models").json["data"][0]["capabilities"] == ["completions"]
     finally:
         replica.stop()
 
@@ -118,8 +120,26 @@ def test_exactly_one_bos_where_template_and_tokenizer_both_want_it_TOK_07(tmp_pa
         assert chat == tokenizer.encode("<s>[INST] hi [/INST]").ids
         for prompt in ["hi", "<s>hi"]:
             assert post(replica.url + "/tokenize", {"prompt": prompt}).json["tokens"] == [bos, *tokenizer.encode("hi").ids]
+            assert post(replica.url + "/v1/completions", {"prompt": prompt, "max_tokens": 1}).json["usage"]["prompt_tokens"] == 3
+        ids = [bos, bos, *tokenizer.encode("hi").ids]  # a client's tokens are never altered
+        assert post(replica.url + "/v1/completions", {"prompt": ids, "max_tokens": 1}).json["usage"]["prompt_tokens"] == 4
+        assert "\nkvring_replica_typed_bos_total 1\n" in get(replica.url + "/metrics").body.decode()
     finally:
         replica.stop()
+
+
+def test_a_template_can_be_given_to_a_model_without_one_MOD_11(tmp_path):
+    folder = family_folder("gpt2", tmp_path / "m")
+    (tmp_path / "letters.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    replica = served(folder, "--chat-template", str(tmp_path / "letters.jinja"))
+    try:
+        assert post(replica.url + "/tokenize", {"messages": [{"role": "user", "content": "012"}]}).json["tokens"] == [0, 1, 2]
+        assert get(replica.url + "/v1/models").json["data"][0]["capabilities"] == ["chat", "completions"]
+    finally:
+        replica.stop()
+    assert "nowhere.jinja" in start_error(folder, "--chat-template", str(tmp_path / "nowhere.jinja"))
+    (tmp_path / "letters.jinja").write_text("{{ 'x' * 10 ")
+    assert "chat template, line 1" in start_error(folder, "--chat-template", str(tmp_path / "letters.jinja"))
 
 
 # --- what is wrong with a directory ---

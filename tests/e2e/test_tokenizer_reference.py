@@ -15,7 +15,7 @@ from model_folder import write_folder, write_gguf
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 MODEL = os.environ.get("KVRING_MODEL", os.path.expanduser("~/.cache/kvring/SmolLM2-135M-Instruct.Q4_1.gguf"))
-STRINGS = int(os.environ.get("KVRING_TOKENIZER_STRINGS", "1000"))
+STRINGS = int(os.environ.get("KVRING_TOKENIZER_STRINGS", "2000"))
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 QWEN2 = LLAMA3.replace("{1,3}", "")
 
@@ -24,6 +24,7 @@ def random_text(rng):
     kinds = [lambda: rng.choice(["the", "don't", "I'LL", "we've", "café", "日本語", "Ünïcödé", "x=1", "\r\n\r\n", "\t\t", "  ", "   x", "\u2029 \uA3E4", "👨‍👩‍👧", "e\u0301", "한국어", "\u1112\u1161\u11ab",
                                  "▁", "<0x41>", "a\u0301\u0323", "\u00a0", "\u3000", "ﬁ", "\ufeff", "return 0;\n\n    }"]),
              lambda: str(rng.randint(0, 10**9)),
+             lambda: "".join(rng.choice("0123456789abcXYZ") for _ in range(rng.randint(1, 12))),
              lambda: chr(rng.choice([rng.randint(0x20, 0x7E), rng.randint(0xA0, 0x24F), rng.randint(0x370, 0x5FF), rng.randint(0x3000, 0x30FF), rng.randint(0x1F300, 0x1F6FF)])),
              lambda: rng.choice([" ", "\n", " ", ""])]
     return "".join(rng.choice(kinds)() for _ in range(rng.randint(1, 60)))
@@ -139,9 +140,19 @@ class Encoder:
         self.replica.stop()
 
 
+# What users reported, and code points from everywhere.
+ODD = ["\u2029 \uA3E4", "   x", "a\r\n\r\nb", "\t\t", "👨‍👩‍👧", "Café déjà vu — 123 😊", "\0", "a\0b", "\ufeffa", "1234567 3.14 v10", "\u180e\u0085\u200b "]
+
+
+def random_code_points(rng, count):
+    return "".join(chr(code if not 0xD800 <= code < 0xE000 else 0x20) for code in (rng.randrange(0x110000) for _ in range(count)))
+
+
 def expect_same_ids(model, expected_ids, specials=()):
-    rng = random.Random(3)
+    rng = random.Random(5)
     with Encoder(model) as encoder:
+        for text in ODD + [random_code_points(rng, 200) for _ in range(STRINGS // 10)]:
+            assert encoder.ids(text) == expected_ids(text), repr(text)
         for _ in range(STRINGS):
             text = random_text(rng)
             if specials and rng.random() < 0.3:

@@ -112,7 +112,7 @@ TEST(KvAccuracyTest, Int8_TeacherForced_EqualsTheReferenceAboveTheMarginBound) {
   std::printf("largest margin missed: %.3f with fast weights\n", missed);
   EXPECT_LE(missed, kFastMarginBound);
   const auto exact = LoadModel(Precision::kFp32, KvType::kInt8, kernels::BestIsa());
-  const float missed_exact = LargestMissedMargin(*exact, 24);
+  const float missed_exact = LargestMissedMargin(*exact, 12);
   std::printf("largest margin missed: %.3f with exact weights\n", missed_exact);
   EXPECT_LE(missed_exact, kInt8KvMarginBound);
 }

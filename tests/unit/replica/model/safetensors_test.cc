@@ -196,6 +196,19 @@ TEST(HfConfigTest, WhatIsNotBuiltIn_IsAnErrorThatNamesTheKey) {
   EXPECT_THAT(error(R"("model_type":"llama","hidden_act":"relu")"), HasSubstr("hidden_act"));
   EXPECT_THAT(error(R"("model_type":"llama","rope_scaling":{"type":"dynamic","factor":2})"),
               HasSubstr("dynamic"));
+  EXPECT_THAT(error(R"("model_type":"llama","rope_scaling":{"rope_type":"longrope","factor":2})"),
+              HasSubstr("\"rope_scaling.rope_type\" is longrope"));
+  EXPECT_THAT(error(R"("model_type":"llama","rope_scaling":{"rope_type":"linear"})"),
+              HasSubstr("\"rope_scaling.factor\" is missing"));
+  EXPECT_THAT(error(R"("model_type":"llama","rope_scaling":{"rope_type":"llama3","factor":8})"),
+              HasSubstr("\"rope_scaling.low_freq_factor\" is missing"));
+  EXPECT_THAT(
+      error(
+          R"("model_type":"llama","rope_parameters":{"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4})"),
+      HasSubstr("\"rope_parameters.high_freq_factor\" is not above"));
+  EXPECT_THAT(error(R"("model_type":"llama","rope_scaling":7)"), HasSubstr("\"rope_scaling\" is no object"));
+  EXPECT_THAT(error(R"("model_type":"llama","model_type":"llama")"),
+              HasSubstr("\"model_type\" is there twice"));
   EXPECT_THAT(error(R"("model_type":"llama","num_key_value_heads":3)"), HasSubstr("num_key_value_heads"));
   EXPECT_THAT(error(R"("model_type":"llama","head_dim":7)"), HasSubstr("head_dim"));
   EXPECT_THAT(std::string(ParseHfConfig("[", "c.json").status().message()),
