@@ -3,11 +3,14 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
+#include "replica/model/vocabulary.h"
 
 namespace kvring::replica {
 namespace {
 
+// Giants, which Vocabulary refuses, are not tried at each of their bytes.
 bool Merges(const TokenizerSpec& spec, size_t i) {
+  if (spec.tokens[i].size() > kMaxTokenBytes) return false;
   if (spec.types.empty()) return true;
   const auto type = static_cast<TokenType>(spec.types[i]);
   return type == TokenType::kNormal || type == TokenType::kUserDefined;

@@ -9,6 +9,7 @@ import jinja2.sandbox
 import pytest
 from fleet import Replica, free_ports, post
 from model_folder import write_folder
+from test_tokenizer_reference import BYTE_LEVEL, SENTENCEPIECE
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 TEMPLATES = sorted(glob.glob(os.path.join(os.path.dirname(__file__), "chat_templates", "*.jinja")))
@@ -82,3 +83,27 @@ def test_template_renders_as_jinja2(path, tmp_path):
     finally:
         replica.stop()
     assert compared > CHATS / 5
+
+
+@pytest.mark.parametrize("family,template_name", [("llama2", "llama2"), ("mistral", "mistral"), ("metaspace", "llama2"), ("qwen2", "qwen2_5"), ("llama3", "chatml")])
+def test_chat_has_the_ids_that_tokenizers_gives_the_rendered_text(family, template_name, tmp_path):
+    """The pieces between control tokens are encoded one by one and remembered; together they are what the whole text encodes to."""
+    with open(os.path.join(os.path.dirname(__file__), "chat_templates", template_name + ".jinja"), newline="") as file:
+        source = file.read()
+    made = {**BYTE_LEVEL, **SENTENCEPIECE}[family]()
+    bos, eos = ("<s>", "</s>") if family in SENTENCEPIECE else ("<|endoftext|>", "<|im_end|>")
+    folder = write_folder(tmp_path, made.to_str(), made.get_vocab_size(), {"tokenizer_config.json": {
+        "bos_token": bos, "eos_token": eos, "add_bos_token": False, "chat_template": source}})
+    template, rng = reference(source), random.Random(9)
+    replica = Replica(*free_ports(2), None, "--model", folder, "--kv-tokens", "64").wait_ready()
+    try:
+        for _ in range(CHATS):
+            messages = []
+            for _turn in range(rng.randint(1, 4)):
+                for role in ("user", "assistant"):
+                    messages.append({"role": role, "content": random_content(rng).replace("<|im_end|>", "")})
+            messages.append({"role": "user", "content": "the end of a long, long chat, the\nend"})
+            expected = made.encode(template.render(messages=messages, add_generation_prompt=True, bos_token=bos, eos_token=eos), add_special_tokens=False).ids
+            assert post(replica.url + "/tokenize", {"messages": messages}).json["tokens"] == expected, messages
+    finally:
+        replica.stop()

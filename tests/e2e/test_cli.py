@@ -1,8 +1,11 @@
 """The commands as a person and as a script use them."""
 import json
+import os
 import subprocess
 
 from fleet import BIN, post
+
+MODEL = os.environ.get("KVRING_MODEL", os.path.expanduser("~/.cache/kvring/SmolLM2-135M-Instruct.Q4_1.gguf"))
 
 
 def run(*arguments, stdin=None, code=0):
@@ -37,6 +40,15 @@ def test_size_from_files(tmp_path, fleet):
     assert out["kv_bytes"] == 4 << 30 and out["conversations"] == 64_000_000_000 // (4 << 30)
     path.write_text("{}")
     assert "num_hidden_layers" in subprocess.run([BIN, "size", str(path)], capture_output=True, text=True).stderr
+
+
+def test_size_by_kv_type_is_what_a_replica_holds(fleet):
+    # 30 layers, 3 KV heads of 64: int8 has a scale of 4 bytes per key and value of a head.
+    for kv_type, per_token in [("f32", 46080), ("bf16", 23040), ("int8", 2 * 30 * 3 * (64 + 4))]:
+        out = json.loads(run("size", MODEL, "--kv-type", kv_type, "--seq", "100", "--json"))
+        assert out["kv_bytes_per_token"] == per_token and out["kv_bytes"] == 100 * per_token
+    assert "scale" in run("size", MODEL, "--kv-type", "int8")
+    assert subprocess.run([BIN, "size", MODEL, "--kv-type", "int4"], capture_output=True).returncode == 2
 
 
 def test_usage_errors_exit_2():

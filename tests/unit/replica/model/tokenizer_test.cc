@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "common/random.h"
+#include "common/utf8.h"
 #include "replica/model/byte_alphabet.h"
 #include "replica/model/encoded_prompt.h"
 #include "replica/model/score_merges.h"
@@ -325,6 +326,26 @@ TEST(SentencePiece, EqualScores_TheLeftmostPairMergesFirst) {
       Tokenizer::Create(SpmSpec({{"x", -9}, {"y", -9}, {"yx", -1}, {"xy", -1}})).value();
   EXPECT_EQ(Texts(tokenizer, tokenizer.Encode("xyx", ControlTokens::kAsText)).back(), "x");
   EXPECT_EQ(Texts(tokenizer, tokenizer.Encode("yxy", ControlTokens::kAsText)).back(), "y");
+}
+
+// A character that came as byte tokens streams as a whole; one that is cut is one replacement at the end.
+TEST(SentencePiece, ByteTokens_StreamWholeCharacters_TOK_01) {
+  const Tokenizer tokenizer = Tokenizer::Create(SpmSpec({{"\u2581", -9}, {"a", -8}})).value();
+  std::vector<TokenId> ids = tokenizer.Encode("a\U0001F600a", ControlTokens::kAsText);
+  ASSERT_EQ(ids.size(), 7u);
+  ids.insert(ids.end(), {2 + 0xF0, 2 + 0x9F});
+  Utf8Assembler assembler;
+  std::vector<std::string> deltas;
+  for (const TokenId id : ids) deltas.push_back(assembler.Push(tokenizer.Bytes(id)));
+  EXPECT_EQ(deltas, (std::vector<std::string>{" ", "a", "", "", "", "\U0001F600", "a", "", ""}));
+  EXPECT_EQ(assembler.Finish(), "\uFFFD");
+}
+
+// A token of a megabyte is refused at once, not tried at each of its bytes (MOD-01).
+TEST(SentencePiece, GiantTokens_AreRefusedAtOnce_MOD_01) {
+  const TokenizerSpec spec = SpmSpec({{"a", -1}, {std::string(1 << 20, 'a'), -2}});
+  EXPECT_TRUE(spec.merges.empty());
+  EXPECT_NE(Tokenizer::Create(spec).status().message().find("is longer than"), std::string::npos);
 }
 
 // The name of a byte typed as text is text, though its pieces could merge into it.

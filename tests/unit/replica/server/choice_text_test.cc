@@ -80,5 +80,25 @@ TEST(ConversationBlockEnds, StopWhereTheNextTurnWouldTokeniseOtherwise) {
   EXPECT_EQ(Ends({256, 'c', 'd', 'e'}, true), (std::vector<uint32_t>{9, 22, 24}));
 }
 
+// SentencePiece: the space in front of the prompt's text is a token's, not the text's; the answer's bytes
+// count from where it begins.
+TEST(ConversationBlockEnds, PrefixSpace_MovesNoEnd) {
+  TokenizerSpec spec;
+  spec.alphabet = TokenAlphabet::kSentencePiece;
+  spec.prefix_space = PrefixSpace::kAlways;
+  spec.tokens = {"<s>", "\u2581", "x", "y", "h", "i", "\u2581x"};
+  spec.types = {3, 1, 1, 1, 1, 1, 1};
+  spec.merges = {{"\u2581", "x"}};
+  const Tokenizer tokenizer = Tokenizer::Create(spec).value();
+  ASSERT_EQ(tokenizer.Encode("<s>xyhi", ControlTokens::kParse), (std::vector<TokenId>{0, 6, 3, 4, 5}));
+  ChoiceText answer(tokenizer, {});
+  answer.Push(Sampled(4));
+  answer.Push(Sampled(5));
+  answer.Push(Sampled(0, true));
+  answer.Finish(false);
+  EXPECT_EQ(ConversationBlockEnds(tokenizer, {0, 6, 3}, {0, 9, 10}, answer, 20, 1),
+            (std::vector<uint32_t>{0, 9, 10, 21, 22}));
+}
+
 }  // namespace
 }  // namespace kvring::replica
