@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   kvring::cli::AddStats(app, action);
   kvring::cli::AddWhy(app, action);
   kvring::cli::AddSize(app, action);
+  kvring::cli::AddSim(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
