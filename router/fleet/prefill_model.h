@@ -4,6 +4,8 @@
 // evidence. Pure; not thread-safe.
 #pragma once
 
+#include "router/fleet/fading_line.h"
+
 namespace kvring::router {
 
 class PrefillModel {
@@ -11,11 +13,10 @@ class PrefillModel {
   void Observe(double tokens, double seconds);
   double TokensPerSecond() const;
   double FixedSeconds() const;
-  bool known() const { return n_ >= 20; }
+  bool known() const { return line_.n >= 20; }
 
  private:
-  static constexpr double kKeep = 0.999;
-  double n_ = 0, u_ = 0, y_ = 0, uu_ = 0, uy_ = 0;
+  FadingLine line_;
 };
 
 }  // namespace kvring::router

@@ -98,7 +98,6 @@ struct Replica {
   LoadReport report;
   std::string load_error;  // why its load cannot be read; empty: it can, or nobody asked
   uint64_t load_errors = 0;
-  double decode_step_s = 0;     // EWMA; 0: unknown
   double release_rate = 0;      // EWMA of KV tokens freed per second; 0: unknown
   int64_t released_tokens = 0;  // since the last tick
   ReplicaCounters counters;

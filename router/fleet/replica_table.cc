@@ -173,7 +173,7 @@ void ReplicaTable::OnLoadReport(Replica& replica, const LoadReport& report, Inst
   constexpr double kToldWeight = 0.05;
   const double told = report.prefill_tokens_per_second;
   if (told > 0) told_rate_ = told_rate_ == 0 ? told : told_rate_ + kToldWeight * (told - told_rate_);
-  if (report.decode_step_seconds > 0) replica.decode_step_s = report.decode_step_seconds;
+  if (report.decode_step_seconds > 0) decode_model_.Observe(report.running, report.decode_step_seconds);
   replica.report = report;
   replica.load_error.clear();
   replica.reported = true;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "router/fleet/decode_model.h"
 #include "router/fleet/prefill_model.h"
 #include "router/fleet/replica.h"
 
@@ -74,6 +75,7 @@ class ReplicaTable {
 
   PrefillModel& prefill_model() { return prefill_model_; }
   const PrefillModel& prefill_model() const { return prefill_model_; }
+  const DecodeModel& decode_model() const { return decode_model_; }
   /// Keeps what a replica said of its load.
   void OnLoadReport(Replica& replica, const LoadReport& report, Instant now);
   /// Effective prefill tokens per second of one: the fleet's, over how much slower this replica is. Replicas
@@ -95,6 +97,7 @@ class ReplicaTable {
   uint64_t state_version_ = 1;
   uint64_t membership_version_ = 1;
   PrefillModel prefill_model_;
+  DecodeModel decode_model_;
   double told_rate_ = 0;  // mean of the prefill rates that replicas told, 0: none did
   std::vector<std::unique_ptr<Replica>> slots_;
   std::vector<Replica*> members_;

@@ -117,7 +117,8 @@ Candidate CacheAware::Score(const PickInput& input, uint32_t slot) const {
   c.own_s = replica.BacklogSeconds(input.now, rate) + u / rate;
   c.ext_s = u / rate * (q * (1 + e) + e);
   c.mem_s = MemoryWait(input, replica, u);
-  c.dec_s = kOutputWeight * replica.decode_step_s * replica.Decoding(input.now) * input.mean_output_tokens;
+  c.dec_s = kOutputWeight * input.fleet.decode_model().SecondsPerSequence() * replica.Decoding(input.now) *
+            input.mean_output_tokens;
   c.cost_s = c.own_s + c.ext_s + c.mem_s + c.dec_s;
   return c;
 }

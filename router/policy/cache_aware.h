@@ -10,7 +10,7 @@
 //   e    = share of u that must evict      0 while the replica has room or its capacity is unknown
 //   ext  = (u / R_i) · (q · (1 + e) + e)   what it costs others here: delay, and blocks they lose
 //   mem  = max(0, need + queued need − room_i) / release rate
-//   dec  = 0.2 · step_i · D_i · mean output   a longer batch slows each of its members
+//   dec  = 0.2 · slope · D_i · mean output    a longer batch slows each of its members (decode_model.h)
 //   choose argmin own + ext + mem + dec
 //
 // A prompt that goes on where a known one ended (a next turn) is placed by cost alone. One that begins
