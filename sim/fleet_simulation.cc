@@ -74,7 +74,7 @@ class FleetSimulation::Impl {
 
   FleetResult Run() {
     while (left_ > 0) {
-            const auto event = events_.Pop();
+      const auto event = events_.Pop();
       now_ = event.at;
       Handle(event.payload);
     }
@@ -227,7 +227,8 @@ class FleetSimulation::Impl {
   void Take(uint32_t index, const replica::EngineEvent::Admitted& admitted) {
     Active& active = active_.at(index);
     router_->OnAdmitted(IdOf(index),
-                        {.prompt_tokens = admitted.prompt_tokens, .cached_tokens = admitted.cached_tokens}, now_);
+                        {.prompt_tokens = admitted.prompt_tokens, .cached_tokens = admitted.cached_tokens},
+                        now_);
     result_.queued.Record(admitted.queued.count());
     result_.cached_tokens += admitted.cached_tokens;
     result_.predicted_tokens += active.predicted;
@@ -278,7 +279,8 @@ class FleetSimulation::Impl {
       active.prompt.insert(active.prompt.end(), active.answer.begin(), active.answer.end());
       // The last token of an answer has no place in the cache yet.
       infinite_.Add(std::span(active.prompt).first(active.prompt.size() - !active.answer.empty()));
-      ended_[index] = {std::move(active.prompt), active.replica, static_cast<size_t>(std::distance(first, last))};
+      ended_[index] = {std::move(active.prompt), active.replica,
+                       static_cast<size_t>(std::distance(first, last))};
     }
     active_.erase(index);
     --left_;

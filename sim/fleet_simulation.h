@@ -5,7 +5,8 @@
 //   client -> router   at once                    OnRequest, OnDispatch
 //   router -> replica  after network_delay        Engine::Add
 //   replica            step after step, each as long as the cost model says
-//   replica -> router  after network_delay        OnAdmitted, OnFirstToken, OnComplete, OnCacheEvents; loads at
+//   replica -> router  after network_delay        OnAdmitted, OnFirstToken, OnComplete, OnCacheEvents; loads
+//   at
 //                                                 most every load_report_every
 //
 // The same trace, options and seed give the same run: compare trace_hash. Every request ends exactly once, or
@@ -38,13 +39,13 @@ struct FleetResult {
   int64_t requests = 0;
   int64_t refused = 0;  // can never fit, or no replica takes it
   int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;          // as the engines report them
-  int64_t predicted_tokens = 0;       // as the router believed
-  int64_t predictions_exact = 0;      // requests on which both were the same
-  int64_t ceiling_tokens = 0;         // one cache that never forgets (InfiniteCache)
+  int64_t cached_tokens = 0;      // as the engines report them
+  int64_t predicted_tokens = 0;   // as the router believed
+  int64_t predictions_exact = 0;  // requests on which both were the same
+  int64_t ceiling_tokens = 0;     // one cache that never forgets (InfiniteCache)
   int64_t output_tokens = 0;
-  int64_t follow_ups = 0;             // turns after a first one
-  int64_t follow_ups_on_same = 0;     // on the replica of the turn before
+  int64_t follow_ups = 0;          // turns after a first one
+  int64_t follow_ups_on_same = 0;  // on the replica of the turn before
   Histogram ttft;
   Histogram queued;
   Histogram latency;

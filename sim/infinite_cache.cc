@@ -7,7 +7,8 @@ namespace kvring::sim {
 
 int64_t InfiniteCache::Look(std::span<const TokenId> prompt) {
   const std::vector<BlockHash> chain = HashChain({}, prompt, block_tokens_);
-  const auto known = std::find_if_not(chain.begin(), chain.end(), [&](BlockHash b) { return blocks_.contains(b); });
+  const auto known =
+      std::find_if_not(chain.begin(), chain.end(), [&](BlockHash b) { return blocks_.contains(b); });
   const auto usable = prompt.empty() ? 0 : static_cast<std::ptrdiff_t>((prompt.size() - 1) / block_tokens_);
   blocks_.insert(known, chain.end());
   return std::min(known - chain.begin(), usable) * static_cast<int64_t>(block_tokens_);

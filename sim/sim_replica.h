@@ -32,7 +32,9 @@ class SimReplica {
   explicit SimReplica(const SimReplicaOptions& options);
 
   /// As Engine::Add.
-  absl::Status Add(replica::EngineRequest request, Instant now) { return engine_.Add(std::move(request), now); }
+  absl::Status Add(replica::EngineRequest request, Instant now) {
+    return engine_.Add(std::move(request), now);
+  }
   bool HasWork() const { return engine_.HasWork(); }
   /// Takes one step, which lasts this long.
   Duration Step(Instant now);

@@ -21,14 +21,14 @@ struct PromptSpan {
 };
 
 struct TraceRequest {
-  Duration arrival{};          // since the trace began; with `after`, since that request's end
-  int64_t after = -1;          // index of an earlier request that must end first; -1: none
-  bool continues = false;      // with `after`: its prompt and answer come before the spans
-  uint32_t first_span = 0;     // in Trace::spans
+  Duration arrival{};       // since the trace began; with `after`, since that request's end
+  int64_t after = -1;       // index of an earlier request that must end first; -1: none
+  bool continues = false;   // with `after`: its prompt and answer come before the spans
+  uint32_t first_span = 0;  // in Trace::spans
   uint32_t num_spans = 0;
-  int32_t span_tokens = 0;     // of its own spans
+  int32_t span_tokens = 0;  // of its own spans
   int32_t output_tokens = 1;
-  uint64_t session = 0;        // 0: none
+  uint64_t session = 0;  // 0: none
 };
 
 struct Trace {

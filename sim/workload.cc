@@ -31,9 +31,9 @@ struct Field {
 };
 
 std::vector<Field> FieldsOf(ChatWorkload& w) {
-  return {{"sessions", &w.sessions, 1}, {"turns", &w.turns, 1},     {"group", &w.group, 1},
-          {"system", &w.system},        {"persona", &w.persona},    {"scenario", &w.scenario},
-          {"message", &w.message, 1},   {"answer", &w.answer, 1},   {"rate", &w.rate},
+  return {{"sessions", &w.sessions, 1}, {"turns", &w.turns, 1},   {"group", &w.group, 1},
+          {"system", &w.system},        {"persona", &w.persona},  {"scenario", &w.scenario},
+          {"message", &w.message, 1},   {"answer", &w.answer, 1}, {"rate", &w.rate},
           {"pause", &w.pause}};
 }
 
@@ -44,7 +44,8 @@ std::vector<Field> FieldsOf(PrefixWorkload& w) {
 
 absl::Status SetField(const Field& field, absl::string_view text) {
   const auto wrong = [&](const char* what) {
-    return absl::InvalidArgumentError(absl::StrCat("workload field ", Absl(field.name), "=", text, ": ", what));
+    return absl::InvalidArgumentError(
+        absl::StrCat("workload field ", Absl(field.name), "=", text, ": ", what));
   };
   if (auto* const* whole = std::get_if<int64_t*>(&field.value)) {
     if (!absl::SimpleAtoi(text, *whole) || **whole < field.least || **whole > kMostOfAnything)
@@ -59,12 +60,14 @@ absl::Status SetField(const Field& field, absl::string_view text) {
 absl::Status SetFields(absl::string_view text, const std::vector<Field>& fields) {
   if (text.empty()) return absl::OkStatus();
   for (absl::string_view part : absl::StrSplit(text, ',')) {
-    const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(part, absl::MaxSplits('=', 1));
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
     const Field* found = nullptr;
     for (const Field& field : fields) {
       if (Absl(field.name) == pair.first) found = &field;
     }
-    if (found == nullptr) return absl::InvalidArgumentError(absl::StrCat("workload field ", pair.first, " is unknown"));
+    if (found == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat("workload field ", pair.first, " is unknown"));
     KVRING_RETURN_IF_ERROR(SetField(*found, pair.second));
   }
   return absl::OkStatus();

@@ -67,8 +67,9 @@ absl::Status CheckPolicies(const std::vector<std::string>& policies) {
 absl::StatusOr<sim::Trace> LoadTrace(const Options& options) {
   if (options.trace.empty() == options.workload.empty())
     return absl::InvalidArgumentError("one of --trace and --workload is needed");
-  KVRING_ASSIGN_OR_RETURN(sim::Trace trace, options.trace.empty() ? sim::MakeWorkload(options.workload, options.seed)
-                                                                  : sim::ReadTrace(options.trace, options.limit));
+  KVRING_ASSIGN_OR_RETURN(sim::Trace trace, options.trace.empty()
+                                                ? sim::MakeWorkload(options.workload, options.seed)
+                                                : sim::ReadTrace(options.trace, options.limit));
   if (options.speed != 1) sim::SpeedUp(trace, options.speed);
   return trace;
 }
@@ -152,30 +153,34 @@ void PrintJson(const Options& options, const Setup& setup, const std::vector<Pol
 void PrintHeader(const Options& options, const Setup& setup) {
   const sim::TraceTotals totals = sim::Totals(setup.trace);
   std::printf("seed %llu\n", static_cast<unsigned long long>(options.seed));
-  std::printf("%s: %lld requests, %lld prompt tokens of their own (whole prompts, less what turns repeat), %lld output "
-              "tokens, last arrival %.1f s\n",
-              setup.trace.name.c_str(), static_cast<long long>(totals.requests),
-              static_cast<long long>(totals.own_prompt_tokens), static_cast<long long>(totals.output_tokens),
-              ToSeconds(totals.last_arrival));
-  std::printf("%d replicas %s (an estimate), %lld KV tokens each in blocks of %d; every engine step simulated\n\n",
-              options.replicas, options.preset.c_str(), static_cast<long long>(setup.fleet.replica.kv_tokens),
-              setup.fleet.replica.block_tokens);
+  std::printf(
+      "%s: %lld requests, %lld prompt tokens of their own (whole prompts, less what turns repeat), %lld "
+      "output "
+      "tokens, last arrival %.1f s\n",
+      setup.trace.name.c_str(), static_cast<long long>(totals.requests),
+      static_cast<long long>(totals.own_prompt_tokens), static_cast<long long>(totals.output_tokens),
+      ToSeconds(totals.last_arrival));
+  std::printf(
+      "%d replicas %s (an estimate), %lld KV tokens each in blocks of %d; every engine step simulated\n\n",
+      options.replicas, options.preset.c_str(), static_cast<long long>(setup.fleet.replica.kv_tokens),
+      setup.fleet.replica.block_tokens);
 }
 
 void PrintTable(const std::vector<PolicyRun>& runs) {
-  std::printf("%-22s %8s %8s %9s %9s %9s %9s %9s %8s %8s\n", "policy", "hit rate", "ceiling", "TTFT mean", "p50 s",
-              "p99 s", "queued", "max/mean", "same", "refused");
+  std::printf("%-22s %8s %8s %9s %9s %9s %9s %9s %8s %8s\n", "policy", "hit rate", "ceiling", "TTFT mean",
+              "p50 s", "p99 s", "queued", "max/mean", "same", "refused");
   for (const PolicyRun& run : runs) {
     const sim::FleetResult& r = run.result;
-    const double same = r.follow_ups == 0
-                            ? 0
-                            : static_cast<double>(r.follow_ups_on_same) / static_cast<double>(r.follow_ups);
+    const double same =
+        r.follow_ups == 0 ? 0 : static_cast<double>(r.follow_ups_on_same) / static_cast<double>(r.follow_ups);
     std::printf("%-22s %7.2f%% %7.2f%% %9.3f %9.3f %9.3f %9.3f %9.2f %7.1f%% %8lld\n", run.policy.c_str(),
                 r.hit_rate() * 100, r.ceiling() * 100, r.ttft.mean() * 1e-9,
-                static_cast<double>(r.ttft.Quantile(0.5)) * 1e-9, static_cast<double>(r.ttft.Quantile(0.99)) * 1e-9,
-                r.queued.mean() * 1e-9, r.max_over_mean(), same * 100, static_cast<long long>(r.refused));
+                static_cast<double>(r.ttft.Quantile(0.5)) * 1e-9,
+                static_cast<double>(r.ttft.Quantile(0.99)) * 1e-9, r.queued.mean() * 1e-9, r.max_over_mean(),
+                same * 100, static_cast<long long>(r.refused));
   }
-  std::printf("\nqueued: mean wait at the replica, s. same: follow-up turns on the replica of the turn before.\n");
+  std::printf(
+      "\nqueued: mean wait at the replica, s. same: follow-up turns on the replica of the turn before.\n");
 }
 
 int Run(Options& options) {
@@ -205,20 +210,25 @@ void AddSim(CLI::App& app, Action& action) {
   run->add_option("--trace", options->trace, "Mooncake JSONL or Azure CSV, plain, .gz or .zst");
   run->add_option("--workload", options->workload,
                   "chat or prefixes, with fields: chat:sessions=200,turns=10 (sim/workload.h has them all)");
-  run->add_option("--limit", options->limit, "First requests of the trace only")->check(CLI::NonNegativeNumber);
+  run->add_option("--limit", options->limit, "First requests of the trace only")
+      ->check(CLI::NonNegativeNumber);
   run->add_option("--speed", options->speed, "Arrivals so many times as fast")->check(CLI::PositiveNumber);
   run->add_option("--replicas", options->replicas)->check(CLI::Range(1, 100'000))->capture_default_str();
   run->add_option("--kv-tokens", options->kv_tokens, "KV cache of a replica; without: the preset's")
       ->check(CLI::PositiveNumber);
-  run->add_option("--block", options->block, "Tokens per KV block; without: the trace's")->check(CLI::PositiveNumber);
+  run->add_option("--block", options->block, "Tokens per KV block; without: the trace's")
+      ->check(CLI::PositiveNumber);
   run->add_option("--batch-tokens", options->batch_tokens, "Most tokens of an engine step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   run->add_option("--max-running", options->max_running, "Most sequences of an engine step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  run->add_option("--policy", options->policies, "One or more, comma-separated")->delimiter(',')->capture_default_str();
-  run->add_option("--preset", options->preset, "Card and model class: {a100,h100,h200,l40s}-{8b,70b}; estimates")
+  run->add_option("--policy", options->policies, "One or more, comma-separated")
+      ->delimiter(',')
+      ->capture_default_str();
+  run->add_option("--preset", options->preset,
+                  "Card and model class: {a100,h100,h200,l40s}-{8b,70b}; estimates")
       ->capture_default_str();
   run->add_option("--seed", options->seed, "Same seed, same run; without: a random one");
   run->add_flag("--session-keys", options->session_keys, "Sessions of the trace reach the router");
@@ -234,7 +244,8 @@ void AddSim(CLI::App& app, Action& action) {
       "Examples:\n"
       "  kvring sim run --trace conversation_trace.jsonl.zst --replicas 8 --kv-tokens 1000000 --policy "
       "cache-aware,round-robin --seed 1\n"
-      "  kvring sim run --workload chat:sessions=200,turns=10 --replicas 8 --policy round-robin,cache-aware --seed 1");
+      "  kvring sim run --workload chat:sessions=200,turns=10 --replicas 8 --policy round-robin,cache-aware "
+      "--seed 1");
   run->callback([options, run, &action] {
     options->seed_given = run->count("--seed") > 0;
     action = [options] { return Run(*options); };

@@ -46,7 +46,8 @@ class Reader {
       if (line.empty()) continue;
       KVRING_RETURN_IF_ERROR(csv ? ReadCsv(line) : ReadJson(line));
     }
-    if (trace_.requests.empty()) return absl::InvalidArgumentError(absl::StrCat(trace_.name, ": no requests"));
+    if (trace_.requests.empty())
+      return absl::InvalidArgumentError(absl::StrCat(trace_.name, ": no requests"));
     return std::move(trace_);
   }
 
@@ -65,7 +66,8 @@ class Reader {
     dom::object header;
     if (root["kvring_trace"].get(header) == simdjson::SUCCESS) return ReadHeader(header);
     double timestamp = 0;
-    if (root["timestamp"].get(timestamp) != simdjson::SUCCESS || !(timestamp >= 0) || timestamp * unit_ns_ > 9e18)
+    if (root["timestamp"].get(timestamp) != simdjson::SUCCESS || !(timestamp >= 0) ||
+        timestamp * unit_ns_ > 9e18)
       return WrongField("timestamp", "must be a number, 0 or more");
     int64_t input = 0, output = 0;
     KVRING_RETURN_IF_ERROR(Count(root, "input_length", 1, input));
@@ -123,7 +125,8 @@ class Reader {
     dom::element field;
     if (root["hash_ids"].get(field) != simdjson::SUCCESS) return AddUnique(input);
     dom::array ids;
-    if (field.get(ids) != simdjson::SUCCESS) return WrongField("hash_ids", "must be an array of whole numbers");
+    if (field.get(ids) != simdjson::SUCCESS)
+      return WrongField("hash_ids", "must be an array of whole numbers");
     const int32_t block = trace_.block_tokens;
     const auto blocks = static_cast<int64_t>(ids.size());
     // All of them, or all but the tail, or one for an empty tail besides.

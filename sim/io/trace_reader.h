@@ -1,6 +1,6 @@
 // ReadTrace: a file of requests as a Trace. The forms, told apart by the first line:
 //
-//   JSONL   {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47]}   Mooncake's;
+//   JSONL   {"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47]} Mooncake's;
 //           "session_id" (string), "model" are optional. One hash id per block of 512 tokens; the last block
 //           may be part-filled, or left out: then these tokens are nobody else's. Without "hash_ids" the
 //           whole prompt is.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "common/random.h"
 #include "sim/executor_preset.h"
 #include "sim/io/trace_reader.h"
 #include "sim/pooled_lru.h"
