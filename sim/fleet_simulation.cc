@@ -84,6 +84,7 @@ class FleetSimulation::Impl {
     }
     result_.makespan = now_ - Instant{1};
     result_.trace_hash = hash_;
+    result_.warnings = router_->Warnings();
     return std::move(result_);
   }
 

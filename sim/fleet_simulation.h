@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/histogram.h"
@@ -55,6 +56,7 @@ struct FleetResult {
   uint64_t preemptions = 0;
   uint64_t evictions = 0;
   uint64_t trace_hash = 0;
+  std::vector<std::string> warnings;  // of the router: what the policy lacked
 
   double hit_rate() const;
   double ceiling() const;

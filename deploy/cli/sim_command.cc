@@ -132,6 +132,7 @@ boost::json::object PolicyJson(const PolicyRun& run) {
   json["makespan_s"] = ToSeconds(r.makespan);
   json["requests_of"] = boost::json::array(r.requests_of.begin(), r.requests_of.end());
   json["trace_hash"] = absl::StrCat(absl::Hex(r.trace_hash, absl::kZeroPad16));
+  json["warnings"] = boost::json::array(r.warnings.begin(), r.warnings.end());
   json["wall_s"] = run.wall_s;
   return json;
 }
@@ -178,6 +179,9 @@ void PrintTable(const std::vector<PolicyRun>& runs) {
                 static_cast<double>(r.ttft.Quantile(0.5)) * 1e-9,
                 static_cast<double>(r.ttft.Quantile(0.99)) * 1e-9, r.queued.mean() * 1e-9, r.max_over_mean(),
                 same * 100, static_cast<long long>(r.refused));
+  }
+  for (const PolicyRun& run : runs) {
+    for (const std::string& warning : run.result.warnings) std::printf("! %s\n", warning.c_str());
   }
   std::printf(
       "\nqueued: mean wait at the replica, s. same: follow-up turns on the replica of the turn before.\n");

@@ -91,3 +91,26 @@ def test_router_check_names_what_is_wrong(tmp_path):
         assert done.returncode == 2
         for word in words:
             assert word in done.stderr, (wrong, done.stderr)
+
+
+def test_sim_run(tmp_path):
+    workload = ["--workload", "chat:sessions=30,turns=4", "--replicas", "4", "--kv-tokens", "100000", "--seed", "7"]
+    out = json.loads(run("sim", "run", *workload, "--policy", "cache-aware,round-robin", "--json"))
+    assert out["seed"] == 7 and set(out["policies"]) == {"cache-aware", "round-robin"}
+    ours, rr = out["policies"]["cache-aware"], out["policies"]["round-robin"]
+    assert out["ceiling_hit_rate"] >= ours["hit_rate"] > rr["hit_rate"]
+    assert 0 < ours["ttft_s"]["p50"] <= ours["ttft_s"]["p99"] and ours["max_over_mean"] >= 1
+    again = json.loads(run("sim", "run", *workload, "--policy", "cache-aware", "--json"))
+    assert again["policies"]["cache-aware"]["trace_hash"] == ours["trace_hash"]
+    assert run("sim", "run", *workload).startswith("seed 7\n")
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text('{"timestamp": 0, "input_length": 10, "output_length": 1}\n{"timestamp": 0}\n')
+    for arguments, words in [
+        (["--trace", str(trace)], "trace.jsonl:2: input_length"),
+        (["--workload", "chat:turns=x"], "turns=x"),
+        (["--workload", "chat", "--policy", "magic"], "--policy magic is unknown"),
+        (["--workload", "chat", "--preset", "tpu"], "--preset tpu"),
+        ([], "one of --trace and --workload"),
+    ]:
+        done = subprocess.run([BIN, "sim", "run", *arguments], capture_output=True, text=True)
+        assert done.returncode == 2 and words in done.stderr, (arguments, done.stderr)

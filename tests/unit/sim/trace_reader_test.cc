@@ -61,10 +61,10 @@ TEST(TraceReader, Compressed_SameTrace) {
 }
 
 TEST(TraceReader, Header_SaysUnits) {
-  const auto trace = ReadText(
-      R"({"kvring_trace": {"time_unit": "s", "block_tokens": 16}})"
-      "\n"
-      R"({"timestamp": 1.5, "input_length": 32, "output_length": 1, "hash_ids": [1, 2]})");
+  const auto trace =
+      ReadText(R"({"kvring_trace": {"time_unit": "s", "block_tokens": 16}})"
+               "\n"
+               R"({"timestamp": 1.5, "input_length": 32, "output_length": 1, "hash_ids": [1, 2]})");
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_EQ(trace->requests[0].arrival, FromMillis(1500));
   EXPECT_EQ(trace->block_tokens, 16);
