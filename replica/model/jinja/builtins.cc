@@ -38,7 +38,10 @@ Value Join(Evaluator& evaluator, const Value& input, const Arguments& arguments)
 }
 
 Value ToInt(const Value& input) {
-  if (input.IsNumber()) return Value(static_cast<int64_t>(input.AsDouble()));
+  if (input.IsNumber()) {
+    const double number = input.AsDouble();  // what no integer holds is 0
+    return Value(std::abs(number) < 0x1p62 ? static_cast<int64_t>(number) : int64_t{0});
+  }
   int64_t value = 0;
   if (input.Is<Text>())
     std::from_chars(input.bytes().data(), input.bytes().data() + input.bytes().size(), value);
@@ -62,6 +65,7 @@ Value SelectAttr(Evaluator& evaluator, const Value& input, const Arguments& argu
   if (arguments.positional.size() > 2)
     rest.positional.assign(arguments.positional.begin() + 2, arguments.positional.end());
   List out;
+  if (!evaluator.SpendCopy(input)) return {};
   for (const Value& item : input.list()) {
     const Value attribute = AttributeOf(item, name->bytes());
     const bool holds =
@@ -91,10 +95,10 @@ Value Map(Evaluator& evaluator, const Value& input, const Arguments& arguments) 
   return Value::OfList(std::move(out));
 }
 
-Value Unique(const Value& input) {
+Value Unique(Evaluator& evaluator, const Value& input) {
   List out;
   for (const Value& item : input.list()) {
-    if (std::none_of(out.begin(), out.end(), [&](const Value& seen) { return seen.Equals(item); }))
+    if (std::none_of(out.begin(), out.end(), [&](const Value& seen) { return evaluator.Same(seen, item); }))
       out.push_back(item);
   }
   return Value::OfList(std::move(out));
@@ -129,8 +133,9 @@ Value ListFilter(Evaluator& evaluator, std::string_view name, const Value& input
   }
   if (name == "first") return input.list().empty() ? Value() : input.list().front();
   if (name == "last") return input.list().empty() ? Value() : input.list().back();
-  if (name == "unique") return Unique(input);
+  if (name == "unique") return Unique(evaluator, input);
   if (name == "list") return input;
+  if (!evaluator.SpendCopy(input)) return {};
   List reversed(input.list().rbegin(), input.list().rend());
   return Value::OfList(std::move(reversed));
 }
@@ -147,12 +152,13 @@ Value Range(Evaluator& evaluator, const Arguments& arguments) {
   const int64_t end = bounds.size() > 1 ? bounds[1] : bounds[0];
   const int64_t step = bounds.size() > 2 ? bounds[2] : 1;
   List out;
-  for (int64_t i = begin; step > 0 ? i < end : step < 0 && i > end; i += step) {
+  for (int64_t i = begin; step > 0 ? i < end : step < 0 && i > end;) {
     if (static_cast<int64_t>(out.size()) >= kMaxRange) {
       evaluator.Fail("a range is too long", absl::StatusCode::kResourceExhausted);
       return {};
     }
     out.push_back(Value(i));
+    if (__builtin_add_overflow(i, step, &i)) break;
   }
   return evaluator.Spend(static_cast<int64_t>(out.size())) ? Value::OfList(std::move(out)) : Value();
 }
@@ -178,7 +184,7 @@ bool IsFunction(std::string_view name) {
 
 Value CallFunction(Evaluator& evaluator, std::string_view name, const Arguments& arguments) {
   if (name == "range") return Range(evaluator, arguments);
-  if (name == "namespace") return Value(Namespace{std::make_shared<Dict>(arguments.named)});
+  if (name == "namespace") return evaluator.NewNamespace(arguments.named);
   if (name == "dict") return Value::OfDict(arguments.named);
   if (name == "strftime_now") return StrftimeNow(evaluator, arguments);
   const Value* message = arguments.Get(0, "message");
@@ -193,10 +199,11 @@ Value ApplyFilter(Evaluator& evaluator, std::string_view name, const Value& inpu
   if (name == "length" || name == "count") return Value(LengthOf(evaluator, input));
   if (name == "tojson") {
     const Value* indent = arguments.Get(0, "indent");
-    return evaluator.Checked(
-        ToJson(input, indent != nullptr && indent->Is<int64_t>()
-                          ? static_cast<int>(std::clamp<int64_t>(indent->As<int64_t>(), 0, 16))
-                          : -1));
+    return evaluator.Checked(ToJson(input,
+                                    indent != nullptr && indent->Is<int64_t>()
+                                        ? static_cast<int>(std::clamp<int64_t>(indent->As<int64_t>(), 0, 16))
+                                        : -1,
+                                    evaluator.limits().max_bytes));
   }
   if (name == "default" || name == "d") {
     const Value* fallback = arguments.Get(0, "default_value");
@@ -242,15 +249,15 @@ bool ApplyTest(Evaluator& evaluator, std::string_view name, const Value& input, 
   if (name == "odd" && input.Is<int64_t>()) return input.As<int64_t>() % 2 != 0;
   if (name == "even" && input.Is<int64_t>()) return input.As<int64_t>() % 2 == 0;
   if (argument != nullptr) {
-    if (name == "equalto" || name == "eq" || name == "sameas") return input.Equals(*argument);
-    if (name == "ne") return !input.Equals(*argument);
+    if (name == "equalto" || name == "eq" || name == "sameas") return evaluator.Same(input, *argument);
+    if (name == "ne") return !evaluator.Same(input, *argument);
     if (name == "divisibleby" && input.Is<int64_t>() && argument->Is<int64_t>() &&
         argument->As<int64_t>() != 0) {
       return input.As<int64_t>() % argument->As<int64_t>() == 0;
     }
     if (name == "in" && argument->IsList()) {
       return std::any_of(argument->list().begin(), argument->list().end(),
-                         [&](const Value& v) { return v.Equals(input); });
+                         [&](const Value& v) { return evaluator.Same(v, input); });
     }
   }
   evaluator.Fail(

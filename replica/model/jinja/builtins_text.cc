@@ -49,6 +49,7 @@ std::string_view StringArgument(Evaluator& evaluator, const Arguments& arguments
 
 Value Split(Evaluator& evaluator, const Text& self, std::string_view separator, int64_t most) {
   List parts;
+  if (!evaluator.SpendSearch(self.bytes(), separator)) return {};
   const std::string& bytes = self.bytes();
   size_t at = separator.empty() ? std::min(bytes.find_first_not_of(kWhite), bytes.size()) : 0;
   while (most < 0 || static_cast<int64_t>(parts.size()) < most) {
@@ -68,6 +69,7 @@ Value Replace(Evaluator& evaluator, const Text& self, const Arguments& arguments
   const Value* to_value = arguments.Get(1, "new");
   const std::string_view to = StringArgument(evaluator, arguments, 1, "new");
   if (from.empty() || to_value == nullptr) return Value(self);
+  if (!evaluator.SpendSearch(self.bytes(), from)) return {};
   std::string out;
   size_t at = 0;
   bool changed = false;
@@ -105,7 +107,9 @@ Value TextMethod(Evaluator& evaluator, const Text& self, std::string_view name, 
   if (name == "capitalize") return Value(self.Derive(Capitalize(self.bytes())));
   if (name == "replace") return Replace(evaluator, self, arguments);
   if (name == "find") {
-    const size_t at = self.bytes().find(StringArgument(evaluator, arguments, 0, "sub"));
+    const std::string_view sub = StringArgument(evaluator, arguments, 0, "sub");
+    if (!evaluator.SpendSearch(self.bytes(), sub)) return {};
+    const size_t at = self.bytes().find(sub);
     return Value(at == std::string::npos ? int64_t{-1} : static_cast<int64_t>(at));
   }
   const Value* most = arguments.Get(1, "maxsplit");
@@ -113,7 +117,13 @@ Value TextMethod(Evaluator& evaluator, const Text& self, std::string_view name, 
                most != nullptr && most->Is<int64_t>() ? most->As<int64_t>() : -1);
 }
 
-Value DictMethod(const Dict& self, std::string_view name, const Arguments& arguments) {
+Value DictMethod(Evaluator& evaluator, const Value& value, std::string_view name,
+                 const Arguments& arguments) {
+  const Dict& self = value.dict();
+  if (name == "get" ? !evaluator.Spend(static_cast<int64_t>(self.size() / 16))
+                    : !evaluator.SpendCopy(value)) {
+    return {};
+  }
   if (name == "get") {
     const Value* key = arguments.Get(0, "key");
     const Value* found = key != nullptr && key->Is<Text>() ? FindKey(self, key->bytes()) : nullptr;
@@ -157,7 +167,7 @@ bool IsMethod(const Value& self, std::string_view name) {
 
 Value CallMethod(Evaluator& evaluator, const Value& self, std::string_view name, const Arguments& arguments) {
   return self.Is<Text>() ? TextMethod(evaluator, self.As<Text>(), name, arguments)
-                         : DictMethod(self.dict(), name, arguments);
+                         : DictMethod(evaluator, self, name, arguments);
 }
 
 }  // namespace kvring::replica::jinja

@@ -7,6 +7,11 @@
 #include "replica/model/jinja/parser.h"
 
 namespace kvring::replica::jinja {
+namespace {
+
+constexpr int kMaxNesting = 64;
+
+}  // namespace
 
 const Value* Arguments::Get(size_t index, std::string_view name) const {
   if (index < positional.size()) return &positional[index];
@@ -17,6 +22,24 @@ Evaluator::Evaluator(const Dict& variables, int64_t unix_seconds, const RenderLi
     : limits_(limits), unix_seconds_(unix_seconds) {
   scopes_.emplace_back();
   for (const auto& [name, value] : variables) scopes_.back().insert_or_assign(name, value);
+}
+
+Evaluator::~Evaluator() {
+  for (const auto& fields : namespaces_) fields->clear();
+}
+
+Value Evaluator::NewNamespace(Dict fields) {
+  namespaces_.push_back(std::make_shared<Dict>(std::move(fields)));
+  return Value(Namespace{namespaces_.back()});
+}
+
+bool Evaluator::SpendSearch(std::string_view text, std::string_view needle) {
+  constexpr size_t kComparedPerStep = 4096;
+  return Spend(static_cast<int64_t>(1 + text.size() / kComparedPerStep * (1 + needle.size())));
+}
+
+bool Evaluator::Same(const Value& a, const Value& b) {
+  return Spend(1 + std::min(a.Weight(), b.Weight()) / kBytesPerStep) && a.Equals(b);
 }
 
 void Evaluator::Fail(std::string_view what, absl::StatusCode code) {
@@ -98,6 +121,9 @@ Evaluator::Flow Evaluator::RunIf(const Statement& statement, Text& out) {
 }
 
 bool Evaluator::ItemsOf(const Value& value, List& items) {
+  const bool walked = value.IsList() || value.IsDict() || value.Is<Text>();
+  // A character of a string becomes a value of its own.
+  if (walked && !Spend(value.Is<Text>() ? value.Weight() : 1 + value.Weight() / kBytesPerStep)) return false;
   if (value.IsList()) {
     items = value.list();
   } else if (value.IsDict()) {
@@ -108,7 +134,7 @@ bool Evaluator::ItemsOf(const Value& value, List& items) {
   } else if (!value.Is<Undefined>()) {
     Fail(absl::StrCat("a ", std::string(value.TypeName()), " cannot be walked"));
   }
-  return Spend(static_cast<int64_t>(items.size()));
+  return !failed();
 }
 
 void Evaluator::RunFor(const Statement& statement, Text& out) {
@@ -181,9 +207,16 @@ Value Evaluator::Lookup(const std::string& name) const {
   return IsFunction(name) ? Value(Function{name, nullptr}) : Value();
 }
 
+// Strings are copied with their values, lists and dicts are not.
 Value Evaluator::Evaluate(const Expr& expr) {
   line_ = expr.line;
-  return Spend(1) ? EvaluateNode(expr) : Value();
+  if (!Spend(1)) return {};
+  Value value = EvaluateNode(expr);
+  if (value.Is<Text>()) Spend(value.Weight() / kBytesPerStep);
+  const bool fits =
+      value.Depth() <= kMaxNesting && value.Weight() <= 2 * static_cast<int64_t>(limits_.max_bytes);
+  if (!fits) Fail("a value is too large or nests too deeply", absl::StatusCode::kResourceExhausted);
+  return failed() ? Value() : std::move(value);
 }
 
 Value Evaluator::EvaluateNode(const Expr& expr) {
@@ -243,6 +276,7 @@ Arguments Evaluator::EvaluateArguments(const Expr& expr) {
 
 Value Evaluator::Attribute(const Value& base, const std::string& name) {
   if (base.IsDict()) {
+    if (!Spend(static_cast<int64_t>(base.dict().size() / 16))) return {};
     if (const Value* value = FindKey(base.dict(), name)) return *value;
   } else if (base.Is<Namespace>()) {
     const Value* value = FindKey(*base.As<Namespace>().fields, name);
@@ -282,7 +316,8 @@ Value Evaluator::Slice(const Expr& expr) {
     if (!value.Is<None>()) Fail("slice bounds are integers");
     return absent;
   };
-  const int64_t step = bound(3, 1);
+  // A longer step is as good as one past the end.
+  const int64_t step = std::clamp(bound(3, 1), -size - 1, size + 1);
   if (step == 0) Fail("a slice's step is not 0");
   if (failed()) return {};
   auto place = [&](int64_t i) {
@@ -298,6 +333,7 @@ Value Evaluator::Slice(const Expr& expr) {
     return Value(base.As<Text>().Derive(std::move(picked)));
   }
   List picked;
+  if (!SpendCopy(base)) return {};
   for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) picked.push_back(base.list()[i]);
   return Value::OfList(std::move(picked));
 }
@@ -312,13 +348,15 @@ Value Evaluator::Unary(const Expr& expr) {
 }
 
 bool Evaluator::Contains(const Value& container, const Value& item) {
-  if (container.Is<Text>())
-    return item.Is<Text>() && container.bytes().find(item.bytes()) != std::string::npos;
+  if (container.Is<Text>()) {
+    return item.Is<Text>() && SpendSearch(container.bytes(), item.bytes()) &&
+           container.bytes().find(item.bytes()) != std::string::npos;
+  }
   if (container.IsDict()) return item.Is<Text>() && FindKey(container.dict(), item.bytes()) != nullptr;
   if (container.IsList()) {
     if (!Spend(static_cast<int64_t>(container.list().size()))) return false;
     return std::any_of(container.list().begin(), container.list().end(),
-                       [&](const Value& v) { return v.Equals(item); });
+                       [&](const Value& v) { return Same(v, item); });
   }
   Fail(absl::StrCat("'in' needs a container, not a ", std::string(container.TypeName())));
   return false;
@@ -331,8 +369,8 @@ Value Evaluator::Binary(const Expr& expr) {
   if (op == "or") return left.Truthy() ? left : Evaluate(*expr.args[1]);
   const Value right = Evaluate(*expr.args[1]);
   if (failed()) return {};
-  if (op == "==") return Value(left.Equals(right));
-  if (op == "!=") return Value(!left.Equals(right));
+  if (op == "==") return Value(Same(left, right));
+  if (op == "!=") return Value(!Same(left, right));
   if (op == "in") return Value(Contains(right, left));
   if (op == "not in") return Value(!Contains(right, left));
   if (op == "~" || (op == "+" && left.Is<Text>() && right.Is<Text>())) {
@@ -341,9 +379,10 @@ Value Evaluator::Binary(const Expr& expr) {
     return Checked(std::move(joined));
   }
   if (op == "+" && left.IsList() && right.IsList()) {
+    if (!SpendCopy(left) || !SpendCopy(right)) return {};
     List joined = left.list();
     joined.insert(joined.end(), right.list().begin(), right.list().end());
-    return Spend(static_cast<int64_t>(joined.size())) ? Value::OfList(std::move(joined)) : Value();
+    return Value::OfList(std::move(joined));
   }
   return Arithmetic(op, left, right);
 }

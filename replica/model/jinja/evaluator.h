@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,10 @@ struct Arguments {
 class Evaluator {
  public:
   Evaluator(const Dict& variables, int64_t unix_seconds, const RenderLimits& limits);
+  /// Empties the namespaces that were made: they may hold each other.
+  ~Evaluator();
+  Evaluator(const Evaluator&) = delete;
+  Evaluator& operator=(const Evaluator&) = delete;
 
   void Run(const Body& body, Text& out);
   Value Evaluate(const Expr& expr);
@@ -37,8 +42,16 @@ class Evaluator {
   bool Spend(int64_t n);
   /// A string value, unless it is too long.
   Value Checked(Text text);
+  /// Steps for copying what a list or dict holds.
+  bool SpendCopy(const Value& value) { return Spend(1 + value.Weight() / kBytesPerStep); }
+  /// Steps for looking for `needle` in `text`.
+  bool SpendSearch(std::string_view text, std::string_view needle);
+  /// Equality, paid for.
+  bool Same(const Value& a, const Value& b);
+  Value NewNamespace(Dict fields);
 
  private:
+  static constexpr int64_t kBytesPerStep = 256;
   enum class Flow { kNormal, kBreak, kContinue };
   using Scope = std::map<std::string, Value, std::less<>>;
 
@@ -66,6 +79,7 @@ class Evaluator {
   bool Contains(const Value& container, const Value& item);
 
   std::vector<Scope> scopes_;
+  std::vector<std::shared_ptr<Dict>> namespaces_;  // shared with the values that stand for them
   RenderLimits limits_;
   int64_t unix_seconds_;
   int64_t steps_ = 0;

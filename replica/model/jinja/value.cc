@@ -45,11 +45,14 @@ Text DictText(const Dict& dict) {
   return out;
 }
 
+constexpr int64_t kValueWeight = 32;
+
 class JsonWriter {
  public:
-  explicit JsonWriter(int indent) : indent_(indent) {}
+  JsonWriter(int indent, size_t max_bytes) : indent_(indent), max_bytes_(max_bytes) {}
 
   void Write(const Value& value, int depth) {
+    if (out_.size() > max_bytes_) return;
     if (value.Is<Text>()) {
       Note(value.As<Text>());
       AppendJsonString(out_, value.bytes());
@@ -97,6 +100,7 @@ class JsonWriter {
   }
 
   int indent_;
+  size_t max_bytes_;
   std::string out_;
   bool user_ = false;
   size_t origin_end_ = 0;
@@ -107,6 +111,39 @@ class JsonWriter {
 double Value::AsDouble() const { return Is<double>() ? As<double>() : static_cast<double>(AsInt()); }
 
 int64_t Value::AsInt() const { return Is<bool>() ? As<bool>() : As<int64_t>(); }
+
+Value Value::OfList(List list) {
+  int depth = 0;
+  int64_t weight = kValueWeight;
+  for (const Value& value : list) {
+    depth = std::max(depth, value.Depth());
+    weight += value.Weight();
+  }
+  return Value(std::make_shared<const Shared<List>>(Shared<List>{std::move(list), depth + 1, weight}));
+}
+
+Value Value::OfDict(Dict dict) {
+  int depth = 0;
+  int64_t weight = kValueWeight;
+  for (const auto& [key, value] : dict) {
+    depth = std::max(depth, value.Depth());
+    weight += value.Weight() + static_cast<int64_t>(key.size());
+  }
+  return Value(std::make_shared<const Shared<Dict>>(Shared<Dict>{std::move(dict), depth + 1, weight}));
+}
+
+int Value::Depth() const {
+  if (IsList()) return As<std::shared_ptr<const Shared<List>>>()->depth;
+  if (IsDict()) return As<std::shared_ptr<const Shared<Dict>>>()->depth;
+  const bool bound = Is<Function>() && As<Function>().self != nullptr;
+  return bound ? As<Function>().self->Depth() + 1 : 0;
+}
+
+int64_t Value::Weight() const {
+  if (IsList()) return As<std::shared_ptr<const Shared<List>>>()->weight;
+  if (IsDict()) return As<std::shared_ptr<const Shared<Dict>>>()->weight;
+  return kValueWeight + (Is<Text>() ? static_cast<int64_t>(bytes().size()) : 0);
+}
 
 bool Value::Truthy() const {
   if (Is<Undefined>() || Is<None>()) return false;
@@ -165,8 +202,8 @@ Text ToText(const Value& value) {
   return Text("<" + std::string(value.TypeName()) + ">");
 }
 
-Text ToJson(const Value& value, int indent) {
-  JsonWriter writer(indent);
+Text ToJson(const Value& value, int indent, size_t max_bytes) {
+  JsonWriter writer(indent, max_bytes);
   writer.Write(value, 0);
   return writer.Take();
 }

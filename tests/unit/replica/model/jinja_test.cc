@@ -126,6 +126,46 @@ TEST(Jinja, ClosedBox_SEC_07) {
   EXPECT_TRUE(Render("{{ " + nots + "x }}").starts_with("PARSE"));
 }
 
+// SEC-07: sizes, depth and time of values on the way, not of the output alone. Each of these would take
+// gigabytes, minutes or the whole stack.
+TEST(Jinja, ValuesOnTheWay_AreBounded_SEC_07) {
+  const std::string grown =
+      "{% set ns = namespace(s='aaaaaaaaaaaaaaaa', l=[1]) %}{% for i in range(18) %}{% set ns.s = ns.s ~ "
+      "ns.s %}"
+      "{% endfor %}";
+  for (const std::string source :
+       {"{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ "
+        "ns.x }}",
+        "{% set ns = namespace(x=[]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ "
+        "ns.x }}",
+        "{% set ns = namespace(x=[]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}"
+        "{{ ns.x == ns.x }}",
+        "{% set ns = namespace(l=[1]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
+        "{% set ns = namespace(f=d.get) %}{% for i in range(1000) %}{% set ns.f = {'a': ns.f}.get %}{% "
+        "endfor %}"}) {
+    EXPECT_TRUE(Render(source).starts_with("ERROR")) << source;
+  }
+  for (const std::string source :
+       {"{% for i in range(100000) %}{% set x = ns.s[1:] %}{% endfor %}",
+        "{% for i in range(100000) %}{% if ns.s == ns.s %}{% endif %}{% endfor %}",
+        "{% for i in range(100000) %}{% if 'b' in ns.s %}{% endif %}{% endfor %}",
+        "{% if ns.s[1:] ~ 'b' in ns.s %}{% endif %}", "{% for c in ns.s %}{% endfor %}",
+        "{% for i in range(100000) %}{{ ns.s | length }}{% endfor %}",
+        "{{ [ns.s, ns.s, ns.s, ns.s, ns.s, ns.s] | join }}",
+        "{{ [ns.s, ns.s, ns.s, ns.s, ns.s] | tojson }}"}) {
+    EXPECT_TRUE(Render(grown + source).starts_with("ERROR")) << source;
+  }
+  EXPECT_EQ(Render("{{ range(0, 1000000000000000, 999999999999999) | list | length }}"), "2");
+  EXPECT_EQ(Render("{{ 'abc'[1::999999999999999] }}{{ [1, 2][::-999999999999999] }}"), "b[2]");
+  EXPECT_EQ(Render("{{ (10.0 ** 300) | int }}"), "0");
+}
+
+// Namespaces may hold each other; a render gives back what it took (the leak checker is the judge).
+TEST(Jinja, NamespacesThatHoldEachOther_AreFreed_SEC_07) {
+  EXPECT_EQ(Render("{% set a = namespace() %}{% set b = namespace(a=a) %}{% set a.b = [b] %}{{ a }}"),
+            "<namespace>");
+}
+
 TEST(Jinja, Spans_FollowTheUsersBytes) {
   const auto parsed = Template::Parse(
       "<{{ messages[0].content ~ '-' ~ messages[1].content[1:] }}>{{ messages[1].content | upper }}");
