@@ -9,6 +9,10 @@
 
 #include "kernels/half.h"
 
+#if KVRING_X86
+#include <immintrin.h>
+#endif
+
 namespace kvring::kernels {
 namespace {
 
@@ -67,6 +71,36 @@ void WriteInt8Row(const KvShape& shape, const Groups& to, const float* keys, con
               reinterpret_cast<float*>(to.values + scales) + to.slot);
 }
 
+#if KVRING_X86
+// bf16, head_dim % 16 == 0. Keys: 8 pairs at a time, each to its row. Values: 16 dimensions at a time into
+// the slot's half of the pairs; the other slot's half is left as it is.
+KVRING_TARGET_AVX512 void WriteBf16RowAvx512(int head_dim, const Groups& to, const float* keys,
+                                             const float* values) {
+  auto* k = reinterpret_cast<int32_t*>(to.keys) + to.slot;
+  auto* v = reinterpret_cast<int32_t*>(to.values) + to.slot / 2 * head_dim;
+  const bool odd = to.slot % 2 == 1;
+  for (int d = 0; d < head_dim; d += 16) {
+    alignas(32) int32_t pairs[8];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(pairs),
+                       (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(keys + d)));
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) k[(d / 2 + i) * kSlotGroup] = pairs[i];
+    const __m512i wide = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(values + d)));
+    _mm512_mask_storeu_epi16(v + d, odd ? 0xaaaaaaaaU : 0x55555555U,
+                             odd ? _mm512_slli_epi32(wide, 16) : wide);
+  }
+}
+#endif
+
+void WriteBf16Row(Isa isa, const KvShape& shape, const Groups& to, const float* keys, const float* values) {
+#if KVRING_X86
+  if (isa == Isa::kAvx512 && shape.head_dim % 16 == 0)
+    return WriteBf16RowAvx512(shape.head_dim, to, keys, values);
+#endif
+  (void)isa;
+  WriteRow<Bf16Bits>(shape, to, keys, values);
+}
+
 }  // namespace
 
 float StoredNumber(const KvShape& shape, const std::byte* group, int slot, int64_t index) {
@@ -88,7 +122,7 @@ KvGroup KvPool::group(int layer, int kv_head, BlockId block, int group_in_block)
   return {tile + at, tile + shape_.tile_bytes() / 2 + at};
 }
 
-void KvPool::Write(Slot at, const float* keys, const float* values) {
+void KvPool::Write(Isa isa, Slot at, const float* keys, const float* values) {
   for (int h = 0; h < shape_.kv_heads; ++h) {
     std::byte* tile = data_.as<std::byte>() + tile_offset(at.layer, at.block, h) +
                       at.slot / kSlotGroup * shape_.group_bytes();
@@ -99,7 +133,7 @@ void KvPool::Write(Slot at, const float* keys, const float* values) {
         WriteRow<float>(shape_, groups, keys + first, values + first);
         break;
       case KvType::kBf16:
-        WriteRow<Bf16Bits>(shape_, groups, keys + first, values + first);
+        WriteBf16Row(isa, shape_, groups, keys + first, values + first);
         break;
       case KvType::kInt8:
         WriteInt8Row(shape_, groups, keys + first, values + first);

@@ -74,7 +74,7 @@ class KvPool {
     BlockId block;
     int slot;
   };
-  void Write(Slot at, const float* keys, const float* values);
+  void Write(Isa isa, Slot at, const float* keys, const float* values);
   /// Copies a block of every layer.
   void CopyBlock(BlockId from, BlockId to);
 

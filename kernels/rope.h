@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/isa.h"
+
 namespace kvring::kernels {
 
 enum class RopePairs { kAdjacent, kHalves };
@@ -36,6 +38,7 @@ class RopeTable {
 };
 
 /// Turns `heads` consecutive heads in place. row is RopeTable::row of the token's position.
-void Rope(RopePairs pairs, const float* row, int head_dim, int heads, float* x);
+void Rope(Isa isa, RopePairs pairs, const float* row, int head_dim, int heads, float* x);
+void RopePlain(RopePairs pairs, const float* row, int head_dim, int heads, float* x);
 
 }  // namespace kvring::kernels

@@ -215,7 +215,7 @@ void Transformer::FinishHeads(const std::vector<float>& norm, int32_t heads, int
     kernels::RmsNorm(isa_, x + h * dim, dim, {norm.data(), config_.norm_epsilon}, x + h * dim);
   }
   if (config_.positions == PositionKind::kRope) {
-    kernels::Rope(config_.rope_pairs, rope_.row(position), dim, heads, x);
+    kernels::Rope(isa_, config_.rope_pairs, rope_.row(position), dim, heads, x);
   }
 }
 
@@ -233,7 +233,7 @@ void Transformer::FinishAndStoreKey(int32_t layer, int64_t r) {
   AddBias(w.k, k);
   AddBias(w.v, v);
   FinishHeads(w.k_norm, config_.kv_heads, row.position, k);
-  kv_.Write({layer, row.block, row.slot}, k, v);
+  kv_.Write(isa_, {layer, row.block, row.slot}, k, v);
 }
 
 void Transformer::AddToResidual(const LinearWeights& linear, const kernels::Activations& x) {

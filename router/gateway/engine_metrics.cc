@@ -89,9 +89,9 @@ void AddCacheConfig(EngineMetrics& metrics, int64_t block_size, int64_t blocks) 
 }  // namespace
 
 EngineMetrics ParseEngineMetrics(std::string_view page) {
-  constexpr std::array<std::string_view, 4> kRunning = {"vllm:num_requests_running", "sglang:num_running_reqs",
-                                                        "llamacpp:requests_processing",
-                                                        "tgi_batch_current_size"};
+  constexpr std::array<std::string_view, 4> kRunning = {
+      "vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_processing",
+      "tgi_batch_current_size"};
   constexpr std::array<std::string_view, 4> kWaiting = {"vllm:num_requests_waiting", "sglang:num_queue_reqs",
                                                         "llamacpp:requests_deferred", "tgi_queue_size"};
   EngineMetrics metrics;
@@ -111,7 +111,8 @@ EngineMetrics ParseEngineMetrics(std::string_view page) {
     } else if (sample->name == "sglang:cache_config_info") {
       AddCacheConfig(metrics, LabelNumber(sample->labels, "page_size"),
                      LabelNumber(sample->labels, "num_pages"));
-    } else if (sample->name == "sglang:max_total_num_tokens" && sample->value > 0 && sample->value < kLargest) {
+    } else if (sample->name == "sglang:max_total_num_tokens" && sample->value > 0 &&
+               sample->value < kLargest) {
       total_tokens += static_cast<int64_t>(sample->value);
     } else if (sample->name == "process_start_time_seconds") {
       metrics.started_at = sample->value;

@@ -47,7 +47,8 @@ class Fixture {
         s.table.push_back(free_.back());
         free_.pop_back();
       }
-      pool_.Write({0, s.table.back(), p % model_.block_size}, s.k.data() + p * row, s.v.data() + p * row);
+      pool_.Write(Isa::kPlain, {0, s.table.back(), p % model_.block_size}, s.k.data() + p * row,
+                  s.v.data() + p * row);
     }
     return s;
   }

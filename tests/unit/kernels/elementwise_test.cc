@@ -104,23 +104,27 @@ TEST_P(ElementwiseTest, QuantizeRow_EqualsThePlainBlocks) {
   }
 }
 
-TEST(RopeTest, BothPairings_TurnByPositionTimesFrequency) {
-  constexpr int kDim = 8;
-  RopeTable table(RopeFrequencies(kDim, 10000.0));
-  table.GrowTo(3);
-  table.GrowTo(50);
-  Random random(4);
-  const std::vector<float> x = RandomFloats(random, 2 * kDim);
-  for (const RopePairs pairs : {RopePairs::kAdjacent, RopePairs::kHalves}) {
-    std::vector<float> y = x;
-    Rope(pairs, table.row(37), kDim, 2, y.data());
-    for (size_t head = 0; head < 2; ++head) {
-      for (size_t i = 0; i < kDim / 2; ++i) {
-        const size_t first = head * kDim + (pairs == RopePairs::kAdjacent ? 2 * i : i);
-        const size_t second = first + (pairs == RopePairs::kAdjacent ? 1 : kDim / 2);
-        const double angle = 37.0 * std::pow(10000.0, -2.0 * static_cast<double>(i) / kDim);
-        EXPECT_NEAR(y[first], x[first] * std::cos(angle) - x[second] * std::sin(angle), 1e-6);
-        EXPECT_NEAR(y[second], x[first] * std::sin(angle) + x[second] * std::cos(angle), 1e-6);
+TEST_P(ElementwiseTest, Rope_BothPairings_TurnByPositionTimesFrequency) {
+  for (const int dim : {8, 48, 64}) {
+    RopeTable table(RopeFrequencies(dim, 10000.0));
+    table.GrowTo(3);
+    table.GrowTo(50);
+    Random random(4);
+    const std::vector<float> x = RandomFloats(random, 3 * static_cast<size_t>(dim));
+    for (const RopePairs pairs : {RopePairs::kAdjacent, RopePairs::kHalves}) {
+      std::vector<float> y = x;
+      Rope(GetParam(), pairs, table.row(37), dim, 3, y.data());
+      std::vector<float> plain = x;
+      RopePlain(pairs, table.row(37), dim, 3, plain.data());
+      ASSERT_EQ(y, plain) << "dim " << dim;
+      for (int head = 0; head < 3; ++head) {
+        for (int i = 0; i < dim / 2; ++i) {
+          const auto first = static_cast<size_t>(head * dim + (pairs == RopePairs::kAdjacent ? 2 * i : i));
+          const size_t second = first + (pairs == RopePairs::kAdjacent ? 1 : static_cast<size_t>(dim / 2));
+          const double angle = 37.0 * std::pow(10000.0, -2.0 * i / dim);
+          ASSERT_NEAR(y[first], x[first] * std::cos(angle) - x[second] * std::sin(angle), 1e-6);
+          ASSERT_NEAR(y[second], x[first] * std::sin(angle) + x[second] * std::cos(angle), 1e-6);
+        }
       }
     }
   }

@@ -10,11 +10,32 @@
 namespace kvring::kernels {
 namespace {
 
-class KvPoolTest : public testing::TestWithParam<KvType> {};
-INSTANTIATE_TEST_SUITE_P(Types, KvPoolTest, testing::Values(KvType::kF32, KvType::kBf16, KvType::kInt8));
+struct Case {
+  Isa isa;
+  int head_dim;
+  KvType type;
+};
+std::vector<Case> AllCases() {
+  std::vector<Case> cases;
+  for (const Isa isa : SupportedIsas()) {
+    for (const int head_dim : {8, 48}) {
+      for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kInt8})
+        cases.push_back({isa, head_dim, type});
+    }
+  }
+  return cases;
+}
+class KvPoolTest : public testing::TestWithParam<Case> {};
+std::string CaseName(const testing::TestParamInfo<Case>& info) {
+  constexpr const char* kTypes[] = {"F32", "Bf16", "Int8"};
+  return std::string(NameOf(info.param.isa)) + kTypes[static_cast<int>(info.param.type)] +
+         std::to_string(info.param.head_dim);
+}
+INSTANTIATE_TEST_SUITE_P(All, KvPoolTest, testing::ValuesIn(AllCases()), CaseName);
 
 TEST_P(KvPoolTest, EverySlot_HoldsWhatWasWrittenAndNothingElseMoves) {
-  const KvShape shape{2, 3, 8, 20, 4, GetParam()};
+  const Case c = GetParam();
+  const KvShape shape{2, 3, c.head_dim, 20, 4, c.type};
   EXPECT_EQ(shape.slots(), 32);
   KvPool pool(shape);
   Random random(1);
@@ -31,22 +52,24 @@ TEST_P(KvPoolTest, EverySlot_HoldsWhatWasWrittenAndNothingElseMoves) {
   for_each([&](int layer, BlockId block, int slot, size_t) {
     keys.emplace_back();
     values.emplace_back();
-    for (int i = 0; i < 24; ++i) {
-      keys.back().push_back(i % 8 == 5 ? 127.0F : static_cast<float>(random.Below(127)));
-      values.back().push_back(i % 8 == 2 ? -127.0F : static_cast<float>(random.Below(127)));
+    for (int i = 0; i < 3 * c.head_dim; ++i) {
+      keys.back().push_back(i % c.head_dim == 5 ? 127.0F : static_cast<float>(random.Below(127)));
+      values.back().push_back(i % c.head_dim == 2 ? -127.0F : static_cast<float>(random.Below(127)));
     }
-    pool.Write({layer, block, slot}, keys.back().data(), values.back().data());
+    pool.Write(c.isa, {layer, block, slot}, keys.back().data(), values.back().data());
   });
   pool.CopyBlock(BlockId{1}, BlockId{3});
   for_each([&](int layer, BlockId block, int slot, size_t n) {
     const size_t source = block.value == 3 ? n - 40 : n;
     for (int head = 0; head < 3; ++head) {
       const KvGroup group = pool.group(layer, head, block, slot / 16);
-      for (int d = 0; d < 8; ++d) {
-        const int64_t key = KeyIndex(GetParam(), slot % 16, d);
-        const int64_t value = ValueIndex(GetParam(), 8, slot % 16, d);
-        ASSERT_EQ(StoredNumber(shape, group.keys, slot % 16, key), keys[source][head * 8 + d]);
-        ASSERT_EQ(StoredNumber(shape, group.values, slot % 16, value), values[source][head * 8 + d]);
+      for (int d = 0; d < c.head_dim; ++d) {
+        const int64_t key = KeyIndex(c.type, slot % 16, d);
+        const int64_t value = ValueIndex(c.type, c.head_dim, slot % 16, d);
+        ASSERT_EQ(StoredNumber(shape, group.keys, slot % 16, key),
+                  keys[source][static_cast<size_t>(head * c.head_dim + d)]);
+        ASSERT_EQ(StoredNumber(shape, group.values, slot % 16, value),
+                  values[source][static_cast<size_t>(head * c.head_dim + d)]);
       }
     }
   });
@@ -62,7 +85,7 @@ TEST(KvPoolInt8, RandomRows_ErrAtMostHalfTheirScale) {
     std::vector<float> values = RandomFloats(random, 128);
     for (float& value : values) value *= 1e-20F;
     if (slot == 7) std::fill(keys.begin(), keys.end(), 0.0F);
-    pool.Write({0, BlockId{0}, slot}, keys.data(), values.data());
+    pool.Write(Isa::kPlain, {0, BlockId{0}, slot}, keys.data(), values.data());
     for (int head = 0; head < 2; ++head) {
       const KvGroup group = pool.group(0, head, BlockId{0}, 0);
       const auto check = [&](const float* row, const std::byte* data, auto index) {

@@ -35,8 +35,7 @@ class BeliefTest : public RouterTest {
       if (id != only) others.push_back(id);
     }
     const RequestId id{++last_};
-    const Decision d =
-        router_->OnRequest({.id = id, .model = "m", .prompt = &key, .excluded = others}, now_);
+    const Decision d = router_->OnRequest({.id = id, .model = "m", .prompt = &key, .excluded = others}, now_);
     router_->OnComplete(id, {.outcome = OutcomeClass::kClientAbort}, now_);
     return d.replica == only ? d.predicted_cached_tokens : -1;
   }
@@ -60,8 +59,8 @@ TEST_F(BeliefTest, PFX_11_UnknownParent_ReplicaIsScoredByLoadUntilTheSnapshot) {
   EXPECT_EQ(Predicted(tokens, ids_[0]), 0);
   EXPECT_EQ(View(ids_[0]).events.gaps, 1u);
   EXPECT_TRUE(Warns("cache events are missing"));
-  router_->OnCacheEvents(ids_[0], {.epoch = Epoch{1}, .first_sequence = 6, .events = all, .start = BatchStart::kSnapshot},
-                         now_);
+  router_->OnCacheEvents(
+      ids_[0], {.epoch = Epoch{1}, .first_sequence = 6, .events = all, .start = BatchStart::kSnapshot}, now_);
   EXPECT_EQ(Predicted(tokens, ids_[0]), 64);  // B5 ends with the last token, which is computed anew
   EXPECT_FALSE(Warns("cache events are missing"));
   EXPECT_EQ(View(ids_[0]).events.state, EventsState::kWhole);
@@ -71,9 +70,9 @@ TEST_F(BeliefTest, PFX_14_UnitOfSixtyFour_IsAllOrNothing) {
   Start("cache-aware", 2);
   for (const ReplicaId id : ids_) Meet(id, 16);
   const std::vector<TokenId> unit = Tokens(64);
-  router_->OnCacheEvents(ids_[0],
-                         {.epoch = Epoch{1}, .first_sequence = 1, .events = Stored(unit, 64), .block_tokens = 64},
-                         now_);
+  router_->OnCacheEvents(
+      ids_[0], {.epoch = Epoch{1}, .first_sequence = 1, .events = Stored(unit, 64), .block_tokens = 64},
+      now_);
   for (const size_t shared : {16, 32, 48, 64}) {
     std::vector<TokenId> prompt(unit.begin(), unit.begin() + static_cast<ptrdiff_t>(shared));
     prompt.resize(shared + 40, 7);

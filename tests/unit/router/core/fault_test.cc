@@ -78,8 +78,8 @@ TEST_F(FaultTest, RetryBudget_AFleetThatFails_IsNotTriedTwiceForEach) {
   for (int i = 0; i < 1000; ++i) {
     const Sent first = Ask(nullptr);
     Fail(first.id, OutcomeClass::kReplicaError);
-    const Decision again = router_->OnRequest(
-        {.id = first.id, .model = "m", .excluded = {&*first.decision.replica, 1}}, now_);
+    const Decision again =
+        router_->OnRequest({.id = first.id, .model = "m", .excluded = {&*first.decision.replica, 1}}, now_);
     retried += again.replica.has_value();
     if (!again.replica) {
       EXPECT_EQ(again.refusal, Refusal::kLimit);

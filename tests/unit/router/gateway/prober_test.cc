@@ -36,7 +36,8 @@ TEST(EngineMetrics, SglangAndLlamaCpp_UnderTheirNames) {
   EXPECT_EQ(sglang.waiting, 1);
   EXPECT_EQ(sglang.kv_tokens, 120'000);
   EXPECT_EQ(sglang.block_size, 0);
-  const EngineMetrics llama = ParseEngineMetrics("llamacpp:requests_processing 2\r\nllamacpp:requests_deferred 0\r\n");
+  const EngineMetrics llama =
+      ParseEngineMetrics("llamacpp:requests_processing 2\r\nllamacpp:requests_deferred 0\r\n");
   EXPECT_EQ(llama.running, 2);
   EXPECT_EQ(llama.kv_tokens, 0);
 }
@@ -44,8 +45,9 @@ TEST(EngineMetrics, SglangAndLlamaCpp_UnderTheirNames) {
 TEST(EngineMetrics, AnythingElse_TellsNothing_NeverZero) {
   for (const char* page :
        {"", "{\"server_load\":7}", "{\"load\":7}", "vllm:num_requests_running", "vllm:num_requests_running{",
-        "vllm:num_requests_running{a=\"}", "vllm:num_requests_running NaN\n", "vllm:num_requests_running -1\n",
-        "vllm:num_requests_running 1e300\n", "vllm:num_requests_runningx 3\n",
+        "vllm:num_requests_running{a=\"}", "vllm:num_requests_running NaN\n",
+        "vllm:num_requests_running -1\n", "vllm:num_requests_running 1e300\n",
+        "vllm:num_requests_runningx 3\n",
         "vllm:cache_config_info{block_size=\"99999999999\",num_gpu_blocks=\"9223372036854775807\"} 1\n",
         "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"9223372036854775807\"} 1\n"}) {
     const EngineMetrics metrics = ParseEngineMetrics(page);
@@ -73,7 +75,8 @@ TEST_F(ProberTest, Metrics_GiveCapacityBlockSizeAndLoad_AndARestart) {
   upstream_.SetMetrics(std::string(kVllm));
   fixture_.Add(upstream_.url());
   fixture_.Start();
-  ASSERT_TRUE(GatewayFixture::Eventually([&] { return !View().load_stale && View().kv_capacity_tokens > 0; }));
+  ASSERT_TRUE(
+      GatewayFixture::Eventually([&] { return !View().load_stale && View().kv_capacity_tokens > 0; }));
   EXPECT_EQ(View().kv_capacity_tokens, 32'768);
   EXPECT_EQ(View().kv_source, CapacitySource::kMetrics);
   EXPECT_EQ(View().block_size, 16);
