@@ -138,6 +138,8 @@ class GenerationReader {
     if (name == "user") return ReadString(value, name, request_.user);
     if (name == "cache_salt") return ReadString(value, name, request_.cache_salt);
     if (name == "priority") return ReadInt32(value, name, INT32_MIN, INT32_MAX, request_.priority);
+    if (name == "truncate_prompt_tokens")
+      return ReadInt32(value, name, 1, INT32_MAX, request_.truncate_prompt_tokens.emplace());
     if (name == "cache_retention") return CacheRetention(value);
     if (chat() && name == "messages") {  // the last of equal keys counts
       request_.messages.clear();
@@ -319,6 +321,11 @@ class GenerationReader {
   MaybeError FinishCompletions() {
     if (request_.prompts.empty() && request_.prompt_ids.empty()) {
       return InvalidRequest("prompt", "Missing required field: prompt.");
+    }
+    const size_t prompts = request_.prompts.size() + request_.prompt_ids.size();
+    if (request_.truncate_prompt_tokens.has_value() && (prompts > 1 || request_.echo)) {
+      return InvalidRequest("truncate_prompt_tokens",
+                            "truncate_prompt_tokens is for one prompt, without echo.");
     }
     return std::nullopt;
   }

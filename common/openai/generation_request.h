@@ -53,6 +53,9 @@ struct GenerationRequest {
   std::string user;
   int32_t priority = 0;  // extension: higher goes first
   CacheRetentionFields cache_retention;
+  /// Extension, as in vLLM: of a longer prompt the last so many tokens are kept, and usage says so. Absent: a
+  /// prompt that is too long is refused. For one prompt, without echo.
+  std::optional<int32_t> truncate_prompt_tokens;
   SamplingFields sampling;
 
   // Chat.

@@ -143,6 +143,13 @@ void AppendUsage(std::string& out, const UsageCounts& usage) {
   AppendJsonInt(out, int64_t{usage.prompt_tokens} + usage.completion_tokens);
   out += R"(,"prompt_tokens_details":{"cached_tokens":)";
   AppendJsonInt(out, usage.cached_tokens);
+  if (usage.truncated_tokens > 0) {
+    out += R"(,"truncated":true,"kept_span":[)";
+    AppendJsonInt(out, usage.truncated_tokens);
+    out += ',';
+    AppendJsonInt(out, int64_t{usage.truncated_tokens} + usage.prompt_tokens);
+    out += ']';
+  }
   out += "}}";
 }
 

@@ -46,9 +46,12 @@ struct UsageCounts {
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;
   int32_t cached_tokens = 0;
+  int32_t truncated_tokens = 0;  // cut off the front of the prompt on request; not in prompt_tokens
 };
 
-/// {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…}}
+/// {"prompt_tokens":…,"completion_tokens":…,"total_tokens":…,"prompt_tokens_details":{"cached_tokens":…}}; of
+/// a truncated prompt the details also have "truncated":true,"kept_span":[first, end) in tokens of the whole
+/// one.
 void AppendUsage(std::string& out, const UsageCounts& usage);
 
 /// One streamed answer. Each call appends whole SSE events to `out`.

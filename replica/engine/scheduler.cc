@@ -126,10 +126,7 @@ void Scheduler::Preempt(Sequence& victim) {
 
 // A prefill under a window can need room after decodes of lower rank have been planned.
 void Scheduler::Unplan(const Sequence& victim) {
-  const auto item = std::ranges::find(plan_.items, &victim, &ScheduledSequence::sequence);
-  if (item == plan_.items.end()) return;
-  budget_ += item->tokens;
-  plan_.items.erase(item);
+  std::erase_if(plan_.items, [&](const ScheduledSequence& item) { return item.sequence == &victim; });
 }
 
 bool Scheduler::EveryoneLacksABlock() const {

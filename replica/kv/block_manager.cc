@@ -201,7 +201,6 @@ void BlockManager::Release(BlockTable& table) {
   table.blocks.clear();
   table.committed_blocks = 0;
   table.announced_blocks = 0;
-  table.null_blocks = 0;
   table.held = false;
 }
 

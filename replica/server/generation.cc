@@ -139,6 +139,14 @@ std::optional<ApiError> PlanCompletions(const ServedModel& model, const Generati
   return std::nullopt;
 }
 
+void Truncate(PlannedPrompt& prompt, int32_t keep) {
+  std::vector<TokenId>& tokens = prompt.request.prompt;
+  prompt.truncated_tokens = std::max(0, static_cast<int32_t>(tokens.size()) - keep);
+  if (prompt.truncated_tokens == 0) return;
+  tokens.erase(tokens.begin(), tokens.begin() + prompt.truncated_tokens);
+  prompt.end_bytes.clear();
+}
+
 }  // namespace
 
 std::optional<ApiError> PlanGeneration(const ServedModel& model, GenerationRequest request,
@@ -153,8 +161,11 @@ std::optional<ApiError> PlanGeneration(const ServedModel& model, GenerationReque
   }
   plan.stops = request.sampling.stop;
   plan.choices_per_prompt = request.sampling.n;
-  return request.route == openai::Route::kChat ? PlanChat(model, request, plan)
-                                               : PlanCompletions(model, request, plan);
+  auto error = request.route == openai::Route::kChat ? PlanChat(model, request, plan)
+                                                     : PlanCompletions(model, request, plan);
+  if (error || !request.truncate_prompt_tokens.has_value()) return error;
+  Truncate(plan.prompts[0], *request.truncate_prompt_tokens);
+  return std::nullopt;
 }
 
 }  // namespace kvring::replica

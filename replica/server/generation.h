@@ -24,6 +24,8 @@ struct PlannedPrompt {
       end_bytes;  // per prompt token: canonical bytes that it depends on (replica/model/encoded_prompt.h)
   size_t canonical_size = 0;  // of the prompt
   std::string echo;           // text that precedes the answer; empty: none
+  int32_t truncated_tokens =
+      0;  // cut off the front; then end_bytes is empty, since nothing is a prefix any more
 };
 
 struct GenerationPlan {

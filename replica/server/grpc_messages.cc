@@ -105,6 +105,8 @@ std::optional<openai::ApiError> ReadGenerateRequest(const v1::GenerateRequest& m
     return error;
   if (!message.model().empty()) request.model = message.model();
   if (!message.cache_salt().empty()) request.cache_salt = message.cache_salt();
+  if (message.truncate_prompt_tokens() > 0)
+    request.truncate_prompt_tokens = std::min<uint32_t>(message.truncate_prompt_tokens(), INT32_MAX);
   if (message.priority() != 0) request.priority = message.priority();
   if (message.has_cache_retention()) return ReadRetention(message.cache_retention(), request.cache_retention);
   return std::nullopt;
@@ -145,6 +147,7 @@ v1::GenerateResponse ToMessage(const DoneInfo& info) {
   usage.set_prompt_tokens(info.usage.prompt_tokens);
   usage.set_completion_tokens(info.usage.completion_tokens);
   usage.set_cached_tokens(info.usage.cached_tokens);
+  usage.set_truncated_tokens(info.usage.truncated_tokens);
   usage.mutable_block_end_bytes()->Add(info.block_end_bytes.begin(), info.block_end_bytes.end());
   return out;
 }

@@ -65,6 +65,11 @@ bool RunningGeneration::OnDone(const EngineEvent::Done& done) {
   usage_.completion_tokens += done.usage.completion_tokens;
   if (++done_ < plan_.prompts.size()) return false;
   const PlannedPrompt& first = plan_.prompts[0];
+  usage_.truncated_tokens = first.truncated_tokens;
+  if (first.truncated_tokens > 0) {
+    sink_->OnDone({usage_, {}});
+    return true;
+  }
   sink_->OnDone(
       {usage_, ConversationBlockEnds(model_.tokenizer(), first.request.prompt, first.end_bytes, *choices_[0],
                                      first.canonical_size + plan_.answer_prefix.size(), block_size_)});

@@ -126,7 +126,8 @@ void GrpcAnswer::TakeDelta(const v1::Delta& delta, AnswerSink& sink, const bool&
 }
 
 void GrpcAnswer::TakeUsage(const v1::Usage& usage, AnswerSink& sink, const bool& ended) {
-  const openai::UsageCounts counts{usage.prompt_tokens(), usage.completion_tokens(), usage.cached_tokens()};
+  const openai::UsageCounts counts{usage.prompt_tokens(), usage.completion_tokens(), usage.cached_tokens(),
+                                   usage.truncated_tokens()};
   if (whole_) {
     Whole(200, false, whole_->Finish(counts), sink, ended);
   } else {

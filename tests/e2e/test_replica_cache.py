@@ -73,6 +73,17 @@ def test_equal_prompts_at_once_are_computed_once(target):
     assert cached == [0, whole, whole, whole]
 
 
+def test_SMP_10_cut_only_when_asked_and_said_so(target):
+    url, _ = target
+    body = {"prompt": list(range(1000, 10_000)), "max_tokens": 1}
+    refused = post(url + "/v1/completions", body)
+    assert refused.status == 400 and refused.json["error"]["code"] == "context_length_exceeded"
+    body["truncate_prompt_tokens"] = 20
+    for usage in plain_usage(url, body), streamed_usage(url, body):
+        assert usage["prompt_tokens"] == 20
+        assert usage["prompt_tokens_details"]["truncated"] is True and usage["prompt_tokens_details"]["kept_span"] == [8980, 9000]
+
+
 def test_reset_over_http_and_grpc(fleet, protos):
     replica = fleet.replicas[0]
     body = {"prompt": "reset " + WORDS * 8, "max_tokens": 1, "cache_retention": {"class": "pinned", "ttl_s": 600}}

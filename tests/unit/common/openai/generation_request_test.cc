@@ -63,6 +63,16 @@ TEST(GenerationRequest, PriorityAndCacheRetention_AreRead) {
   EXPECT_EQ(Ok(Route::kChat, Chat("")).cache_retention.cache_class, CacheClass::kNormal);
 }
 
+TEST(GenerationRequest, Truncation_OnlyWhenAsked_OnePromptWithoutEcho_SMP_10) {
+  EXPECT_FALSE(Ok(Route::kChat, Chat("")).truncate_prompt_tokens.has_value());
+  EXPECT_EQ(Ok(Route::kChat, Chat(R"(,"truncate_prompt_tokens":7)")).truncate_prompt_tokens, 7);
+  EXPECT_EQ(Bad(Route::kChat, Chat(R"(,"truncate_prompt_tokens":0)")).param, "truncate_prompt_tokens");
+  for (const char* body : {R"({"prompt":["a","b"],"truncate_prompt_tokens":7})",
+                           R"({"prompt":"a","echo":true,"truncate_prompt_tokens":7})"}) {
+    EXPECT_EQ(Bad(Route::kCompletions, body).param, "truncate_prompt_tokens");
+  }
+}
+
 TEST(GenerationRequest, WrongCacheRetention_IsNamed) {
   const std::pair<const char*, const char*> cases[] = {
       {R"(,"priority":1.5)", "priority"},

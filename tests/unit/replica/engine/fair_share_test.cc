@@ -194,6 +194,10 @@ TEST(RetentionTest, HighBlocksOutliveAFloodOfOthers) {
     for (uint64_t id = 10; id < 40; ++id) driver.RunOne(Fixed(id, 160, 1));
     chat.id = {2};
     EXPECT_EQ(driver.RunOne(chat).usage->cached_tokens, retention == Retention::kHigh ? 144 : 0);
+    driver.now = driver.now + std::chrono::minutes(6);  // its time is over: one among the others
+    for (uint64_t id = 50; id < 80; ++id) driver.RunOne(Fixed(id, 160, 1));
+    chat.id = {3};
+    EXPECT_EQ(driver.RunOne(chat).usage->cached_tokens, 0);
   }
 }
 

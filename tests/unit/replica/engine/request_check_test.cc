@@ -69,6 +69,18 @@ TEST(RequestCheckTest, FieldOutOfRange_InvalidArgumentNamesIt) {
       {"temperature", [](EngineRequest& r) { r.sampling.temperature = -0.1f; }},
       {"temperature", [](EngineRequest& r) { r.sampling.temperature = NAN; }},
       {"temperature", [](EngineRequest& r) { r.sampling.temperature = INFINITY; }},
+      {"cache_retention.ttl_s",
+       [](EngineRequest& r) {
+         r.retention = {Retention::kHigh, {}};
+       }},
+      {"cache_retention.ttl_s",
+       [](EngineRequest& r) {
+         r.retention = {Retention::kPinned, std::chrono::hours(25)};
+       }},
+      {"cache_retention.ttl_s",
+       [](EngineRequest& r) {
+         r.retention = {Retention::kLow, std::chrono::hours(1)};
+       }},
       {"top_k", [](EngineRequest& r) { r.sampling.top_k = -1; }},
       {"top_p", [](EngineRequest& r) { r.sampling.top_p = 0; }},
       {"top_p", [](EngineRequest& r) { r.sampling.top_p = 1.01f; }},

@@ -146,6 +146,24 @@ TEST(SchedulerTest, LongPromptBesideGrowingDecodes_GapStaysBounded_SCH05) {
   EXPECT_EQ(driver.answers[9].choices[0].size(), 20u);
 }
 
+// However long a prompt is: a step holds no more than the budget, and every decode goes on in every step.
+TEST(SchedulerTest, LongPrompt_DecodesGoOnInEveryStep_StepsKeepTheBudget) {
+  sim::TimedExecutor executor = Executor(2000);
+  EngineDriver driver(executor, {.scheduler = {.max_batch_tokens = 72, .max_running = 16}});
+  for (uint64_t id = 1; id <= 8; ++id) ASSERT_TRUE(driver.Add(Fixed(id, 20, 200)).ok());
+  for (int i = 0; i < 10; ++i) driver.Step();
+  ASSERT_TRUE(driver.Add(Fixed(9, 10'000, 5)).ok());
+  while (driver.engine.HasWork()) {
+    const StepReport report = driver.Step();
+    ASSERT_LE(report.prefill_tokens + report.decode_tokens, 72);
+  }
+  for (uint64_t id = 1; id <= 8; ++id) {
+    const std::vector<int64_t>& at = driver.answers[id].token_steps;
+    EXPECT_EQ(at.back() - at.front(), 199) << id;
+  }
+  EXPECT_EQ(driver.answers[9].choices[0].size(), 5u);
+}
+
 TEST(SchedulerTest, NoMaxTokens_EndsAtTheContext_SCH07) {
   sim::TimedExecutor executor = Executor(64, /*context=*/128);
   EngineDriver driver(executor, {});

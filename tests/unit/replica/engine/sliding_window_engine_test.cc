@@ -83,6 +83,26 @@ TEST(SlidingWindowEngineTest, NextTurn_IsFoundThoughItsBeginningIsGone) {
   EXPECT_EQ(second.choices, Alone(next, 32).choices);
 }
 
+// A prefill of higher priority needs room in a step in which all decodes have been planned already: one of
+// them is taken out of the plan again.
+TEST(SlidingWindowEngineTest, PrefillOfHigherPriority_TakesTheRoomOfADecodeThatWasPlanned) {
+  ToyExecutor executor(Limits(31, 40, /*block_size=*/4));
+  EngineDriver driver(executor, Options(23, 8));
+  std::vector<EngineRequest> requests;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    requests.push_back(Greedy(id, RandomPrompt(id, 4, kVocabulary), 80));
+    ASSERT_TRUE(driver.Add(requests.back()).ok());
+  }
+  for (int i = 0; i < 8; ++i) driver.Step();
+  requests.push_back(Greedy(4, RandomPrompt(4, 600, kVocabulary), 5));
+  requests.back().priority = 1;
+  ASSERT_TRUE(driver.Add(requests.back()).ok());
+  driver.Run();
+  EXPECT_GT(driver.preemptions, 0);
+  for (const EngineRequest& request : requests)
+    EXPECT_EQ(driver.answers[request.id.value].choices, Alone(request, 40).choices) << request.id.value;
+}
+
 // Conversations that share stems, chunks, preemption and forks on a pool that is far too small.
 TEST(SlidingWindowEngineTest, TinyPool_EveryAnswerEqualsTheRunAlone) {
   for (const int32_t window : {1, 7, 24}) {

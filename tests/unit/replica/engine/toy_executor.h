@@ -69,6 +69,8 @@ class ToyExecutor final : public Executor {
   void Compute(const SequenceStep& step) {
     const auto count = static_cast<int32_t>(step.tokens.size());
     EXPECT_GT(count, 0);
+    ASSERT_LE(step.first_position + count, static_cast<int32_t>(step.block_table.size()) * limits_.block_size)
+        << "a table that does not reach as far as its step";
     computed_tokens += count;
     uint64_t before = limits_.window == 0 ? Fold(step, 0, step.first_position) : 0;
     for (int32_t i = 0; i < count; ++i) {

@@ -25,7 +25,7 @@ TEST_P(BlockManagerPropertyTest, RandomOperations_EqualTheNaiveModel) {
     ASSERT_EQ(trial.Check(), "") << "after operation " << i;
   }
   EXPECT_EQ(trial.Finish(), "");
-  const uint64_t some = kOperations / 1000;
+  const uint64_t some = kOperations / 2000;
   EXPECT_GT(trial.hits, some);
   EXPECT_GT(trial.copies, some);
   EXPECT_GT(trial.refusals, some);

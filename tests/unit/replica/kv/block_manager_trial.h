@@ -39,7 +39,8 @@ class BlockManagerTrial {
     if (what < 3) return Admit();
     if (what < 9) return Advance();
     if (what < 11) return Fork();
-    if (what < 14) return Release();
+    if (what < 13) return Release();
+    if (what == 13) return Preempt();
     if (what == 14) return DoubleRelease();
     if (what == 15) return Wait();
     if (what == 16) return FreeBehind();
@@ -172,8 +173,9 @@ class BlockManagerTrial {
   std::string FreeBehind() {
     if (runs_.empty()) return "";
     TrialRun& run = *runs_[choose_(runs_.size())];
-    model_.FreeBehind(run);
-    nulls += manager_.FreeBehind(run.table, run.computed);
+    const int32_t passed = model_.FreeBehind(run);
+    KVRING_TRIAL_EQ(manager_.FreeBehind(run.table, run.computed), passed);
+    nulls += passed;
     pins += manager_.pinned_blocks();
     return "";
   }
@@ -199,6 +201,26 @@ class BlockManagerTrial {
     manager_.Release(runs_[at]->table);
     model_.Release(*runs_[at]);
     runs_.erase(runs_.begin() + static_cast<ptrdiff_t>(at));
+    return "";
+  }
+
+  // Gives all back and comes again with the same table, or not when there is no room.
+  std::string Preempt() {
+    if (runs_.empty()) return "";
+    const size_t at = choose_(runs_.size());
+    TrialRun& run = *runs_[at];
+    manager_.Release(run.table);
+    model_.Release(run);
+    const auto max_cached = static_cast<int32_t>(run.history.size()) - 1;
+    const int32_t max_blocks = manager_.BlocksHeldAtMost(1);
+    const int32_t expected = model_.Admit(run, max_cached, 0, max_blocks);
+    const std::optional<int32_t> cached = manager_.Admit(run.table, {.tokens = run.history,
+                                                                     .max_cached_tokens = max_cached,
+                                                                     .max_blocks = max_blocks,
+                                                                     .readmission = true});
+    KVRING_TRIAL_EQ(cached.value_or(-1), expected);
+    run.computed = expected;
+    if (!cached.has_value()) runs_.erase(runs_.begin() + static_cast<ptrdiff_t>(at));
     return "";
   }
 

@@ -140,13 +140,17 @@ class NaiveBlocks {
     }
   }
 
-  void FreeBehind(TrialRun& run) {
+  /// How many entries have become null.
+  int32_t FreeBehind(TrialRun& run) {
     const int32_t end = std::min(FirstSeen(run.computed), static_cast<int32_t>(run.model.size()) - 1);
     Keep(run, end);
+    int32_t passed = 0;
     for (int32_t b = 0; b < end; ++b) {
+      passed += run.model[b] != nullptr;
       if (run.model[b] != nullptr) Drop(run.model[b]);
       run.model[b] = nullptr;
     }
+    return passed;
   }
 
   void Release(TrialRun& run) {

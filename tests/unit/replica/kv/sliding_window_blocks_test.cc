@@ -20,9 +20,6 @@ std::vector<int32_t> NullEntries(const BlockTable& table) {
   return nulls;
 }
 
-// Which of a history's blocks the cache still holds, by the stored and removed events.
-int32_t CachedOf(BlockManager& manager) { return static_cast<int32_t>(manager.Snapshot().size()); }
-
 TEST(SlidingWindowBlocksTest, BeforePosition100_Window64_BlocksZeroAndOneGoBack_KVB_08) {
   BlockManager manager = Windowed(64, 16);
   BlockTable table = Computed(manager, Tokens(0, 100));
@@ -126,18 +123,22 @@ TEST(SlidingWindowBlocksTest, FreedBlocksTakenByAnother_AreNotFoundByThePrefixTh
   EXPECT_EQ(manager.CheckIntegrity(), "");
 }
 
-// The tokens in sight are equal, those before are not: keys and values differ all the same.
+BlockHash Constant(BlockHash, std::span<const TokenId>) { return {42}; }
+BlockHash OfTheBlockAlone(BlockHash, std::span<const TokenId> block) { return ChainNext({}, block); }
+
+// The tokens in sight are equal, those before are not: keys and values differ all the same, whatever the hash
+// says.
 TEST(SlidingWindowBlocksTest, SameTokensInSight_OtherBeginning_IsAMiss) {
-  for (const auto chain : {BlockManagerOptions::ChainFunction{nullptr},
-                           BlockManagerOptions::ChainFunction{
-                               [](BlockHash, std::span<const TokenId>) { return BlockHash{42}; }}}) {
+  for (const auto chain : {BlockManagerOptions::ChainFunction{nullptr}, Constant, OfTheBlockAlone}) {
     BlockManager manager = Windowed(16, 16, 32, chain);
-    std::vector<TokenId> a = Tokens(0, 64);
+    const std::vector<TokenId> a = Tokens(0, 64);
     Warm(manager, a);
-    ASSERT_GT(CachedOf(manager), 0);
+    ASSERT_GT(manager.cached_blocks(), 0);
     std::vector<TokenId> b = a;
     b[3] = 999;
     EXPECT_EQ(Hits(manager, b), 0);
+    Warm(manager, b);
+    EXPECT_EQ(manager.stats().collisions > 0, chain != nullptr);
   }
 }
 

@@ -163,6 +163,27 @@ TEST_F(EngineLoopTest, TooLong_Is400_SMP_09_KVB_14) {
       511);
 }
 
+// SMP-10: cut only when asked to, and then said so; a cut prompt is no prefix of anything.
+TEST_F(EngineLoopTest, Truncation_KeepsTheEnd_UsageTellsTheSpan_SMP_10) {
+  std::string ids;
+  for (int i = 0; i < 600; ++i) ids += (i == 0 ? "" : ",") + std::to_string(1000 + i);
+  const std::string prompt = R"({"prompt":[)" + ids + R"(],"max_tokens":2,"ignore_eos":true)";
+  EXPECT_EQ(RunToEnd(prompt + "}")->error_.code, "context_length_exceeded");
+  const GenerationPlan plan = Plan(prompt + R"(,"truncate_prompt_tokens":400})");
+  EXPECT_EQ(plan.prompts[0].request.prompt.front(), 1200);
+  EXPECT_EQ(plan.prompts[0].request.prompt.back(), 1599);
+  const auto sink = RunToEnd(prompt + R"(,"truncate_prompt_tokens":400})");
+  EXPECT_EQ(sink->done_.usage.prompt_tokens, 400);
+  EXPECT_EQ(sink->done_.usage.truncated_tokens, 200);
+  EXPECT_TRUE(sink->admitted_.block_end_bytes.empty());
+  EXPECT_TRUE(sink->done_.block_end_bytes.empty());
+  std::string usage;
+  openai::AppendUsage(usage, sink->done_.usage);
+  EXPECT_NE(usage.find(R"("truncated":true,"kept_span":[200,600])"), std::string::npos) << usage;
+  const auto whole = RunToEnd(R"({"prompt":"hello","max_tokens":1,"truncate_prompt_tokens":400})");
+  EXPECT_EQ(whole->done_.usage.truncated_tokens, 0);
+}
+
 // SCH-07: without max_tokens the answer may be as long as the context lets it.
 TEST_F(EngineLoopTest, NoMaxTokens_FillsTheContext_SCH_07) {
   const auto sink = RunToEnd(R"({"prompt":"hello","ignore_eos":true})");
