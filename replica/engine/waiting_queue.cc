@@ -41,20 +41,37 @@ void WaitingQueue::Leave(const Sequence& sequence) {
 
 void WaitingQueue::Insert(Sequence& sequence) {
   Level& level = levels_[sequence.rank.priority];
-  (sequence.admitted_once ? level.returned : level.fresh[sequence.tenant]).insert(&sequence);
   ++size_;
+  if (!sequence.admitted_once) return InsertFresh(level, sequence);
+  level.returned.insert(&sequence);
+}
+
+void WaitingQueue::InsertFresh(Level& level, Sequence& sequence) {
+  Fresh& fresh = level.fresh.try_emplace(sequence.tenant, Fresh{{}, level.turns.end()}).first->second;
+  fresh.queue.insert(&sequence);
+  RenewTurn(level, sequence.tenant, fresh);
 }
 
 void WaitingQueue::Erase(Sequence& sequence) {
   const auto at = levels_.find(sequence.rank.priority);
   Level& level = at->second;
-  if (level.returned.erase(&sequence) == 0) {
-    const auto queue = level.fresh.find(sequence.tenant);
-    queue->second.erase(&sequence);
-    if (queue->second.empty()) level.fresh.erase(queue);
-  }
-  if (level.returned.empty() && level.fresh.empty()) levels_.erase(at);
   --size_;
+  if (level.returned.erase(&sequence) == 0) EraseFresh(level, sequence);
+  if (level.returned.empty() && level.fresh.empty()) levels_.erase(at);
+}
+
+void WaitingQueue::EraseFresh(Level& level, Sequence& sequence) {
+  const auto at = level.fresh.find(sequence.tenant);
+  Fresh& fresh = at->second;
+  fresh.queue.erase(&sequence);
+  if (!fresh.queue.empty()) return RenewTurn(level, sequence.tenant, fresh);
+  level.turns.erase(fresh.turn);
+  level.fresh.erase(at);
+}
+
+void WaitingQueue::RenewTurn(Level& level, TenantId tenant, Fresh& fresh) {
+  if (fresh.turn != level.turns.end()) level.turns.erase(fresh.turn);
+  fresh.turn = level.turns.insert({present_.at(tenant).served, (*fresh.queue.begin())->rank, tenant}).first;
 }
 
 void WaitingQueue::Order(size_t limit, std::vector<Sequence*>& out) const {
@@ -67,29 +84,37 @@ void WaitingQueue::Order(size_t limit, std::vector<Sequence*>& out) const {
 }
 
 void WaitingQueue::OrderFresh(const Level& level, size_t limit, std::vector<Sequence*>& out) const {
-  struct Turn {
+  struct Place {
     int64_t served;
     Queue::const_iterator next;
     Queue::const_iterator end;
   };
-  const auto later = [](const Turn& a, const Turn& b) {
-    return a.served != b.served ? a.served > b.served : BySequenceRank()(*b.next, *a.next);
+  const auto later = [](const Place& a, const Place& b) {
+    return a.served != b.served ? a.served > b.served : (*b.next)->rank < (*a.next)->rank;
   };
-  std::priority_queue<Turn, std::vector<Turn>, decltype(later)> turns(later);
-  for (const auto& [tenant, queue] : level.fresh)
-    turns.push({present_.at(tenant).served, queue.begin(), queue.end()});
-  while (!turns.empty() && out.size() < limit) {
-    Turn turn = turns.top();
-    turns.pop();
-    out.push_back(*turn.next);
-    turn.served += (*turn.next)->length();
-    if (++turn.next != turn.end) turns.push(turn);
+  std::priority_queue<Place, std::vector<Place>, decltype(later)> places(later);
+  // Of n places no more than the first n tenants can have one.
+  auto turn = level.turns.begin();
+  for (size_t i = out.size(); i < limit && turn != level.turns.end(); ++i, ++turn) {
+    const Queue& queue = level.fresh.at(turn->tenant).queue;
+    places.push({turn->served, queue.begin(), queue.end()});
+  }
+  while (!places.empty() && out.size() < limit) {
+    Place place = places.top();
+    places.pop();
+    out.push_back(*place.next);
+    place.served += (*place.next)->length();
+    if (++place.next != place.end) places.push(place);
   }
 }
 
 void WaitingQueue::Charge(const Sequence& sequence, int32_t tokens) {
   const bool output = sequence.computed >= sequence.prompt_tokens;
   present_.at(sequence.tenant).served += tokens * (output ? kOutputWeight : 1);
+  for (auto& [priority, level] : levels_) {
+    const auto fresh = level.fresh.find(sequence.tenant);
+    if (fresh != level.fresh.end()) RenewTurn(level, sequence.tenant, fresh->second);
+  }
 }
 
 }  // namespace kvring::replica

@@ -41,15 +41,32 @@ class WaitingQueue {
 
  private:
   using Queue = std::set<Sequence*, BySequenceRank>;
+  /// A tenant's place among the others of a level: by served tokens, then by the rank of its first sequence.
+  struct Turn {
+    int64_t served;
+    SequenceRank first;
+    TenantId tenant;
+    friend bool operator<(const Turn& a, const Turn& b) {
+      return a.served != b.served ? a.served < b.served : a.first < b.first;
+    }
+  };
+  struct Fresh {
+    Queue queue;
+    std::set<Turn>::iterator turn;
+  };
   struct Level {
     Queue returned;  // they hold no blocks, but have run before
-    std::map<TenantId, Queue> fresh;
+    std::map<TenantId, Fresh> fresh;
+    std::set<Turn> turns;  // of the tenants in `fresh`
   };
   struct Tenant {
     int64_t served = 0;
     int32_t sequences = 0;
   };
 
+  void InsertFresh(Level& level, Sequence& sequence);
+  void EraseFresh(Level& level, Sequence& sequence);
+  void RenewTurn(Level& level, TenantId tenant, Fresh& fresh);
   void OrderFresh(const Level& level, size_t limit, std::vector<Sequence*>& out) const;
   int64_t LeastServed() const;
 

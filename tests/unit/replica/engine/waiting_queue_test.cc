@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <tuple>
+
+#include "common/random.h"
+
 namespace kvring::replica {
 namespace {
 
@@ -104,6 +109,47 @@ TEST_F(WaitingQueueTest, EmptyEngine_NewcomerStartsWhereTheLastOneLeft) {
   Drop(a);
   Add(2, 2);
   EXPECT_EQ(queue_.served({2}), 500);
+}
+
+// Random comings and goings against the order by definition: again and again the best of all that are left.
+TEST_F(WaitingQueueTest, RandomOperations_OrderEqualsTheDefinition) {
+  Random random(5);
+  std::vector<Sequence*> waiting;
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const uint64_t what = random.Below(10);
+    if (what < 4 && waiting.size() < 40) {
+      waiting.push_back(&Add(i, random.Below(8), 1 + static_cast<int32_t>(random.Below(30)),
+                             static_cast<int32_t>(random.Below(2))));
+    } else if (what < 7 && !waiting.empty()) {
+      Serve(*waiting[random.Below(waiting.size())], static_cast<int32_t>(random.Below(50)));
+    } else if (!waiting.empty()) {
+      const size_t at = random.Below(waiting.size());
+      Drop(*waiting[at]);
+      waiting.erase(waiting.begin() + static_cast<ptrdiff_t>(at));
+    }
+    std::vector<Sequence*> left = waiting;
+    std::map<TenantId, int64_t> served;
+    for (const Sequence* s : left) served[s->tenant] = queue_.served(s->tenant);
+    std::vector<uint64_t> expected;
+    int32_t priority = 2;
+    while (!left.empty()) {
+      const auto best = std::ranges::min_element(left, {}, [&](const Sequence* s) {
+        return std::tuple(-s->rank.priority, served[s->tenant], s->rank.arrival);
+      });
+      if ((*best)->rank.priority < priority) {  // each level begins with what has really been served
+        priority = (*best)->rank.priority;
+        for (auto& [tenant, tokens] : served) tokens = queue_.served(tenant);
+        continue;
+      }
+      expected.push_back((*best)->rank.arrival);
+      served[(*best)->tenant] += (*best)->length();
+      left.erase(best);
+    }
+    ASSERT_EQ(Order(), expected) << i;
+    const size_t limit = random.Below(10);
+    expected.resize(std::min(expected.size(), limit));
+    ASSERT_EQ(Order(limit), expected) << i;
+  }
 }
 
 }  // namespace
