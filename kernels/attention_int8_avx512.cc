@@ -15,7 +15,7 @@
 namespace kvring::kernels {
 namespace {
 
-constexpr int kTileQueries = 4;
+constexpr int kTileQueries = 6;
 constexpr int kSpanSlots = kSpanGroups * kSlotGroup;
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
@@ -83,7 +83,7 @@ KVRING_TARGET_AVX512 inline void ScoreGroups(Tile& tile, int first, float scale)
     __m512 k[B];
 #pragma GCC unroll 2
     for (int b = 0; b < B; ++b) k[b] = Load16(keys[b] + d * kSlotGroup);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int r = 0; r < Q; ++r) {
       const __m512 q = _mm512_set1_ps(tile.q[r][d]);
 #pragma GCC unroll 2
@@ -140,7 +140,7 @@ KVRING_TARGET_AVX512 inline void WeighValues(const Tile& tile, int dim, float* s
       __m512 v[D];
 #pragma GCC unroll 4
       for (int i = 0; i < D; ++i) v[i] = Load16(values + i * 16);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
       for (int r = 0; r < Q; ++r) {
         const __m512 p = _mm512_set1_ps(tile.scores[r][g * kSlotGroup + slot]);
 #pragma GCC unroll 4
@@ -173,6 +173,10 @@ void AttendTileSpan(Tile& tile, float scale, float* states) {
       return AttendSpan<2>(tile, scale, states);
     case 3:
       return AttendSpan<3>(tile, scale, states);
+    case 4:
+      return AttendSpan<4>(tile, scale, states);
+    case 5:
+      return AttendSpan<5>(tile, scale, states);
     default:
       return AttendSpan<kTileQueries>(tile, scale, states);
   }

@@ -137,9 +137,19 @@ absl::Status ReadFamily(const GgufFile& file, const KeyReader& keys, ModelConfig
   return absl::OkStatus();
 }
 
+// gguf-split cuts models into files; each alone lacks most tensors.
+absl::Status RefuseParts(const GgufFile& file) {
+  if (!file.Has("split.count")) return absl::OkStatus();
+  KVRING_ASSIGN_OR_RETURN(const uint64_t parts, file.GetUint("split.count"));
+  if (parts <= 1) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(file.name(), ": \"split.count\": is one of ", parts,
+                                               " files of a model; merge them first (gguf-split --merge)"));
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file) {
+  KVRING_RETURN_IF_ERROR(RefuseParts(file));
   KeyReader keys(file);
   KVRING_RETURN_IF_ERROR(keys.SetPrefix());
   ModelConfig config;

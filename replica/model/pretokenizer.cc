@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/absl_view.h"
 #include "common/status_macros.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -16,6 +17,18 @@ namespace {
 // Members of Unicode's White_Space, for use inside a class.
 constexpr std::string_view kSpace =
     R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
+// What became a letter or number after Unicode 14, the version of PCRE2 10.42, up to 16, that of Hugging Face
+// tokenizers 0.23; for use inside a class.
+constexpr std::string_view kNewLetters =
+    R"(\x{1C89}-\x{1C8A}\x{A7CB}-\x{A7CD}\x{A7DA}-\x{A7DC}\x{105C0}-\x{105F3}\x{10D4A}-\x{10D65}\x{10D6F}-\x{10D85})"
+    R"(\x{10EC2}-\x{10EC4}\x{1123F}-\x{11240}\x{11380}-\x{11389}\x{1138B}\x{1138E}\x{11390}-\x{113B5}\x{113B7})"
+    R"(\x{113D1}\x{113D3}\x{11BC0}-\x{11BE0}\x{11F02}\x{11F04}-\x{11F10}\x{11F12}-\x{11F33}\x{1342F})"
+    R"(\x{13441}-\x{13446}\x{13460}-\x{143FA}\x{16100}-\x{1611D}\x{16D40}-\x{16D6C}\x{18CFF}\x{1B132}\x{1B155})"
+    R"(\x{1DF25}-\x{1DF2A}\x{1E030}-\x{1E06D}\x{1E4D0}-\x{1E4EB}\x{1E5D0}-\x{1E5ED}\x{1E5F0}\x{2B739})"
+    R"(\x{2EBF0}-\x{2EE5D}\x{31350}-\x{323AF})";
+constexpr std::string_view kNewNumbers =
+    R"(\x{10D40}-\x{10D49}\x{116D0}-\x{116E3}\x{11BF0}-\x{11BF9}\x{11F50}-\x{11F59}\x{16130}-\x{16139})"
+    R"(\x{16D70}-\x{16D79}\x{1CCF0}-\x{1CCF9}\x{1D2C0}-\x{1D2D3}\x{1E4F0}-\x{1E4F9}\x{1E5F1}-\x{1E5FA})";
 constexpr uint32_t kMatchLimit = 1'000'000;
 
 struct RuleSet {
@@ -69,9 +82,13 @@ class Translation {
     if (at_ + 1 == from_.size()) return absl::InvalidArgumentError("pre-tokenizer: is no regular expression");
     const char c = from_[++at_];
     if (c == 's') {
-      absl::StrAppend(&to_, in_class_ ? "" : "[", std::string(kSpace), in_class_ ? "" : "]");
+      Class(kSpace);
+    } else if (from_.substr(at_, 4) == "p{L}" || from_.substr(at_, 4) == "p{N}") {
+      const bool letters = from_[at_ + 2] == 'L';
+      Class(absl::StrCat(letters ? R"(\p{L})" : R"(\p{N})", Absl(letters ? kNewLetters : kNewNumbers)));
+      at_ += 3;
     } else if (c == 'S' && !in_class_) {
-      absl::StrAppend(&to_, "[^", std::string(kSpace), "]");
+      absl::StrAppend(&to_, "[^", Absl(kSpace), "]");
     } else if (absl::ascii_isalnum(static_cast<unsigned char>(c)) &&
                std::string_view("pPrntdDx").find(c) == std::string_view::npos) {
       return Unlike(absl::StrCat("\\", std::string(1, c)));
@@ -84,6 +101,10 @@ class Translation {
       at_ = std::min(end, from_.size());
     }
     return absl::OkStatus();
+  }
+
+  void Class(std::string_view members) {
+    absl::StrAppend(&to_, in_class_ ? "" : "[", Absl(members), in_class_ ? "" : "]");
   }
 
   absl::Status Unlike(std::string_view what) const {

@@ -67,6 +67,9 @@ class ReplicaServer::Impl {
                                                      model_->tokenizer().vocab_size(), " tokens, the model ",
                                                      executor_->limits().vocab_size));
     }
+    metrics_
+        .GetGauge("kvring_replica_kv_bytes_per_token", "Bytes of a token's keys and values, scales included.")
+        .Set(static_cast<double>(executor_->limits().kv_bytes_per_token));
     EngineOptions engine;
     engine.cache_key = RandomSeed();
     if (options.max_batch_tokens > 0) engine.scheduler.max_batch_tokens = options.max_batch_tokens;

@@ -71,6 +71,9 @@ def test_kv_types_serve_the_same_first_tokens(kv_type, tmp_path):
     try:
         answer = post(replica.url + "/v1/completions", {"prompt": case["prompt"], "max_tokens": 4, "temperature": 0})
         assert answer.json["choices"][0]["text"] == "".join(LETTERS[i] for i in case["tokens"][:4])
+        # 2 layers, 4 heads of 8 dimensions, keys and values.
+        row = {"f32": 8 * 4, "bf16": 8 * 2, "int8": 8 + 4}[kv_type]
+        assert f"\nkvring_replica_kv_bytes_per_token {2 * 2 * 4 * row}\n" in get(replica.url + "/metrics").body.decode()
     finally:
         replica.stop()
 

@@ -141,7 +141,7 @@ class Encoder:
 
 
 # What users reported, and code points from everywhere.
-ODD = ["\u2029 \uA3E4", "   x", "a\r\n\r\nb", "\t\t", "👨‍👩‍👧", "Café déjà vu — 123 😊", "\0", "a\0b", "\ufeffa", "1234567 3.14 v10", "\u180e\u0085\u200b "]
+ODD = ["\u2029 \uA3E4", "   x", "a\r\n\r\nb", "\t\t", "👨‍👩‍👧", "Café déjà vu — 123 😊", "\0", "a\0b", "\ufeffa", "1234567 3.14 v10", "\u180e\u0085\u200b ", "a\U00031350\U00013460 \U0001E4F0b"]
 
 
 def random_code_points(rng, count):

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "replica/model/model_config.h"
 #include "tests/unit/replica/model/gguf_writer.h"
 
 namespace kvring::replica {
@@ -190,6 +191,15 @@ TEST(GgufTest, NestedArrays_AreBounded) {
   w.Header(0, 1).Key("k", Type::kArray);
   for (int i = 0; i < 100; ++i) w.Put<uint32_t>(static_cast<uint32_t>(Type::kArray)).Put<uint64_t>(1);
   EXPECT_THAT(ErrorOf(w), HasSubstr("nest too deeply"));
+}
+
+TEST(GgufTest, OnePartOfSeveral_IsRefusedAsSuch) {
+  GgufWriter w;
+  w.Header(0, 1).Key("split.count", Type::kUint16).Put<uint16_t>(3);
+  const auto file = GgufFile::Parse(w.bytes(), "m-00001-of-00003.gguf");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_THAT(std::string(ReadModelConfig(*file).status().message()),
+              HasSubstr("m-00001-of-00003.gguf: \"split.count\": is one of 3 files"));
 }
 
 TEST(GgufTest, Open_MissingFile_NamesIt) {
