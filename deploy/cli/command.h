@@ -23,6 +23,7 @@ void AddStats(CLI::App& app, Action& action);
 void AddWhy(CLI::App& app, Action& action);
 void AddSize(CLI::App& app, Action& action);
 void AddSim(CLI::App& app, Action& action);
+void AddLab(CLI::App& app, Action& action);
 
 /// Prints "kvring: …" to standard error; returns 1.
 int Fail(const absl::Status& status);

@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   kvring::cli::AddWhy(app, action);
   kvring::cli::AddSize(app, action);
   kvring::cli::AddSim(app, action);
+  kvring::cli::AddLab(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

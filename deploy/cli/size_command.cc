@@ -3,12 +3,15 @@
 #include <boost/json.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "common/runtime/files.h"
 #include "common/status_macros.h"
 #include "deploy/cli/command.h"
+#include "deploy/cli/size_models.h"
+#include "deploy/cli/size_plot.h"
 #include "replica/kv/kv_size.h"
 #include "replica/model/gguf.h"
 #include "replica/model/model_config.h"
@@ -26,7 +29,17 @@ struct Options {
   int64_t batch = 1;
   std::string memory;
   std::string weights = "0";
+  std::string svg;
+  bool models = false;
   bool json = false;
+};
+
+// A card and what its weights leave; 0: no card was named.
+struct Card {
+  int64_t memory = 0;
+  int64_t weights = 0;
+
+  int64_t room() const { return std::max<int64_t>(memory - weights, 0); }
 };
 
 struct Model {
@@ -123,56 +136,79 @@ absl::StatusOr<Model> Resolve(const Options& options) {
   return model;
 }
 
+absl::StatusOr<Card> CardOf(const Options& options) {
+  Card card;
+  if (!options.memory.empty()) KVRING_RETURN_IF_ERROR(ParseBytes(options.memory, card.memory));
+  KVRING_RETURN_IF_ERROR(ParseBytes(options.weights, card.weights));
+  return card;
+}
+
+void PrintJson(const Model& model, const Options& options, const Card& card) {
+  const KvShape& shape = model.shape;
+  boost::json::object out = {{"kv_bytes", KvBytes(shape, model.context, options.batch)},
+                             {"kv_bytes_per_token", KvBytesPerToken(shape)},
+                             {"tokens", model.context},
+                             {"batch", options.batch},
+                             {"layers", shape.layers},
+                             {"kv_heads", shape.kv_heads},
+                             {"head_dim", shape.head_dim},
+                             {"dtype_bytes", shape.element_bytes},
+                             {"scale_bytes", shape.scale_bytes},
+                             {"window", shape.window}};
+  if (!options.memory.empty()) out["conversations"] = card.room() / KvBytes(shape, model.context, 1);
+  std::printf("%s\n", boost::json::serialize(out).c_str());
+}
+
+void PrintText(const Model& model, const Options& options, const Card& card) {
+  const KvShape& shape = model.shape;
+  const std::string scale =
+      shape.scale_bytes == 0 ? "" : absl::StrCat(" + ", shape.scale_bytes, " of a scale");
+  std::printf("2 x %ld layers x %ld KV heads x (%ld head dim x %ld bytes%s) = %s per token\n", shape.layers,
+              shape.kv_heads, shape.head_dim, shape.element_bytes, scale.c_str(),
+              FormatBytes(KvBytesPerToken(shape)).c_str());
+  if (shape.window > 0) std::printf("sliding window: at most %ld tokens are kept\n", shape.window);
+  const int64_t total = KvBytes(shape, model.context, options.batch);
+  std::printf("%ld tokens x batch %ld: %s (%ld bytes)\n", model.context, options.batch,
+              FormatBytes(total).c_str(), total);
+  if (options.memory.empty()) return;
+  std::printf("%s for KV (%s less %s of weights): %ld conversations of %ld tokens\n",
+              FormatBytes(card.room()).c_str(), FormatBytes(card.memory).c_str(),
+              FormatBytes(card.weights).c_str(), card.room() / KvBytes(shape, model.context, 1),
+              model.context);
+}
+
+int WritePlot(const Model& model, const Options& options, const Card& card) {
+  std::ofstream out(options.svg);
+  out << SizePlot(model.shape, model.context, options.batch, card.room());
+  out.close();
+  return out ? 0 : Fail(absl::StrCat("--svg: ", options.svg, " cannot be written"));
+}
+
 int Run(const Options& options) {
+  const auto card = CardOf(options);
+  if (!card.ok()) {
+    Fail(card.status());
+    return 2;
+  }
+  if (options.models) {
+    if (options.json) {
+      std::printf("%s\n", boost::json::serialize(ModelsJson(card->room())).c_str());
+    } else {
+      PrintModels(card->room());
+    }
+    return 0;
+  }
   const auto model = Resolve(options);
   if (!model.ok()) {
     Fail(model.status());
     return 2;
   }
-  int64_t memory = 0;
-  int64_t weights = 0;
-  for (const auto& [text, out] : {std::pair{&options.memory, &memory}, {&options.weights, &weights}}) {
-    if (text->empty()) continue;
-    if (const absl::Status status = ParseBytes(*text, *out); !status.ok()) {
-      Fail(status);
-      return 2;
-    }
-  }
-  const int64_t per_token = KvBytesPerToken(model->shape);
-  const int64_t per_conversation = KvBytes(model->shape, model->context, 1);
-  const int64_t total = KvBytes(model->shape, model->context, options.batch);
-  const int64_t fit = memory > weights ? (memory - weights) / per_conversation : 0;
   if (options.json) {
-    boost::json::object out = {{"kv_bytes", total},
-                               {"kv_bytes_per_token", per_token},
-                               {"tokens", model->context},
-                               {"batch", options.batch},
-                               {"layers", model->shape.layers},
-                               {"kv_heads", model->shape.kv_heads},
-                               {"head_dim", model->shape.head_dim},
-                               {"dtype_bytes", model->shape.element_bytes},
-                               {"scale_bytes", model->shape.scale_bytes},
-                               {"window", model->shape.window}};
-    if (!options.memory.empty()) out["conversations"] = fit;
-    std::printf("%s\n", boost::json::serialize(out).c_str());
-    return 0;
+    PrintJson(*model, options, *card);
+  } else {
+    PrintText(*model, options, *card);
   }
-  const KvShape& shape = model->shape;
-  const std::string scale =
-      shape.scale_bytes == 0 ? "" : absl::StrCat(" + ", shape.scale_bytes, " of a scale");
-  std::printf("2 x %ld layers x %ld KV heads x (%ld head dim x %ld bytes%s) = %s per token\n", shape.layers,
-              shape.kv_heads, shape.head_dim, shape.element_bytes, scale.c_str(),
-              FormatBytes(per_token).c_str());
-  if (model->shape.window > 0)
-    std::printf("sliding window: at most %ld tokens are kept\n", model->shape.window);
-  std::printf("%ld tokens x batch %ld: %s (%ld bytes)\n", model->context, options.batch,
-              FormatBytes(total).c_str(), total);
-  if (!options.memory.empty()) {
-    std::printf("%s for KV (%s less %s of weights): %ld conversations of %ld tokens\n",
-                FormatBytes(std::max<int64_t>(memory - weights, 0)).c_str(), FormatBytes(memory).c_str(),
-                FormatBytes(weights).c_str(), fit, model->context);
-  }
-  return 0;
+  return options.svg.empty() ? 0 : WritePlot(*model, options, *card);
 }
 
 }  // namespace
@@ -199,9 +235,13 @@ void AddSize(CLI::App& app, Action& action) {
       ->excludes(bytes);
   command->add_option("--memory", options->memory, "of the card, like 80GiB: how many conversations fit");
   command->add_option("--weights", options->weights, "bytes of the weights on that card");
+  auto* models = command->add_flag("--models", options->models, "a table of published models instead");
+  command->add_option("--svg", options->svg, "also plot bytes over tokens into that file")->excludes(models);
   command->add_flag("--json", options->json);
   command->footer(
       "Examples:\n  kvring size --layers 32 --kv-heads 8 --head-dim 128 --seq 8192\n"
+      "  kvring size --models --memory 80GiB --weights 16GiB\n"
+      "  kvring size config.json --svg size.svg\n"
       "  kvring size config.json --memory 80GB --weights 16GB --json");
   command->callback([options, &action] { action = [options] { return Run(*options); }; });
 }

@@ -2,6 +2,9 @@
 import json
 import os
 import subprocess
+import xml.etree.ElementTree
+
+import pytest
 
 from fleet import BIN, post
 
@@ -58,8 +61,8 @@ def test_usage_errors_exit_2():
 
 
 def test_every_command_has_help_with_examples():
-    for command in ["up", "router", "replica", "chat", "complete", "stats", "why", "size"]:
-        assert "kvring " + command in run(command, "--help").split("Examples:")[1]
+    for command in ["up", "router", "replica", "chat", "complete", "stats", "why", "size", "lab measured", "lab timing"]:
+        assert "kvring " + command in run(*command.split(), "--help").split("Examples:")[1]
 
 
 def test_chat_complete_stats_why(fleet):
@@ -114,3 +117,45 @@ def test_sim_run(tmp_path):
     ]:
         done = subprocess.run([BIN, "sim", "run", *arguments], capture_output=True, text=True)
         assert done.returncode == 2 and words in done.stderr, (arguments, done.stderr)
+
+
+def test_size_models_are_the_published_figures():
+    rows = {row["model"]: row for row in json.loads(run("size", "--models", "--memory", "80GiB", "--weights", "16GiB", "--json"))["models"]}
+    assert {name: (row["kv_bytes"], row["conversations"]) for name, row in rows.items()} == {
+        "Llama-2-7B": (2 << 30, 32), "Llama-3-8B": (1 << 30, 64), "Mistral-7B-v0.3": (4 << 30, 16),
+        "Mistral-7B-v0.1 (window 4096)": (1 << 29, 128), "Mistral-7B with multi-head": (16 << 30, 4)}
+    assert rows["Llama-3-8B"]["kv_bytes_per_token"] == 128 << 10
+    text = run("size", "--models")
+    assert "512.00 MiB" in text and "conversations" not in text
+
+
+def test_size_plot_is_an_svg_that_goes_flat_at_the_window(tmp_path):
+    path = tmp_path / "size.svg"
+    run("size", "--layers", "32", "--kv-heads", "8", "--head-dim", "128", "--seq", "32768", "--window", "4096", "--svg", str(path))
+    root = xml.etree.ElementTree.parse(path).getroot()
+    points = [point.split(",") for point in root.find("{http://www.w3.org/2000/svg}polyline").get("points").split()]
+    assert len(points) == 3 and points[1][1] == points[2][1] != points[0][1]
+    assert float(points[1][0]) - float(points[0][0]) == pytest.approx((float(points[2][0]) - float(points[0][0])) / 8, abs=0.2)
+    missing = subprocess.run([BIN, "size", "--layers", "1", "--kv-heads", "1", "--head-dim", "1", "--seq", "1", "--svg", str(tmp_path / "no" / "x")],
+                             capture_output=True, text=True)
+    assert missing.returncode == 1 and "--svg" in missing.stderr
+
+
+def test_lab_measured_is_the_formula_and_flat_behind_a_window():
+    out = json.loads(run("lab", "measured", "--model", MODEL, "--lengths", "16,32,48,64", "--json"))
+    assert out["exact"] and [c["held_bytes"] for c in out["checkpoints"]] == [tokens * 46080 for tokens in (16, 32, 48, 64)]
+    windowed = json.loads(run("lab", "measured", "--model", MODEL, "--dtype", "bf16", "--window", "32", "--lengths", "32,64,96,128", "--json"))
+    held = [c["held_bytes"] for c in windowed["checkpoints"]]
+    assert windowed["kv_bytes_per_token"] == 23040 and held[0] == 32 * 23040
+    assert max(held) <= (32 + 2 * 16) * 23040 and held[-1] == held[-2]
+
+
+def test_lab_timing_has_a_row_per_length():
+    out = json.loads(run("lab", "timing", "--model", MODEL, "--dtype", "bf16", "--lengths", "2,1", "--json"))
+    assert [row["new_tokens"] for row in out["rows"]] == [1, 2] and out["prompt_tokens"] == 64
+    assert all(row["cached_s"] > 0 and row["uncached_s"] > 0 for row in out["rows"])
+    assert out["rows"][1]["speedup"] == pytest.approx(out["rows"][1]["uncached_s"] / out["rows"][1]["cached_s"])
+    assert "cached_vs_previous" in out["rows"][1] and "cached_vs_previous" not in out["rows"][0]
+    bad = subprocess.run([BIN, "lab", "timing", "--model", MODEL, "--lengths", "9000"], capture_output=True, text=True)
+    assert bad.returncode == 2 and "--lengths" in bad.stderr and "8192" in bad.stderr
+    assert subprocess.run([BIN, "lab", "timing", "--model", "/no/such.gguf"], capture_output=True).returncode == 1
