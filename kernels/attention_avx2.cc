@@ -31,8 +31,15 @@ KVRING_TARGET_AVX2 inline __m256i LoadPairs(const std::byte* at) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
 }
 
-KVRING_TARGET_AVX2 inline __m256 LoadInt8(const std::byte* at) {
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at))));
+// 8 lanes of int8 pairs, widened: element 2i of each pair, or 2i + 1.
+KVRING_TARGET_AVX2 inline __m256i LoadInt8Pairs(const std::byte* at) {
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+}
+KVRING_TARGET_AVX2 inline __m256 EvenInt(__m256i pairs) {
+  return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(pairs, 16), 16));
+}
+KVRING_TARGET_AVX2 inline __m256 OddInt(__m256i pairs) {
+  return _mm256_cvtepi32_ps(_mm256_srai_epi32(pairs, 16));
 }
 
 KVRING_TARGET_AVX2 void ScoreGroup(KvType type, const std::byte* keys, const float* q, int head_dim,
@@ -45,8 +52,10 @@ KVRING_TARGET_AVX2 void ScoreGroup(KvType type, const std::byte* keys, const flo
         sum[h] = _mm256_fmadd_ps(_mm256_set1_ps(q[d]), _mm256_loadu_ps(k + d * kSlotGroup), sum[h]);
       }
     } else if (type == KvType::kInt8) {
-      for (int d = 0; d < head_dim; ++d) {
-        sum[h] = _mm256_fmadd_ps(_mm256_set1_ps(q[d]), LoadInt8(keys + d * kSlotGroup + h * 8), sum[h]);
+      for (int d = 0; d < head_dim; d += 2) {
+        const __m256i pairs = LoadInt8Pairs(keys + d * kSlotGroup + h * 16);
+        sum[h] = _mm256_fmadd_ps(_mm256_set1_ps(q[d]), EvenInt(pairs), sum[h]);
+        sum[h] = _mm256_fmadd_ps(_mm256_set1_ps(q[d + 1]), OddInt(pairs), sum[h]);
       }
       sum[h] = _mm256_mul_ps(sum[h], _mm256_loadu_ps(ScalesOf(keys, head_dim) + h * 8));
     } else {
@@ -69,7 +78,8 @@ KVRING_TARGET_AVX2 void WeighSlot(KvType type, const std::byte* values, int slot
     if (type == KvType::kF32) {
       v = _mm256_loadu_ps(reinterpret_cast<const float*>(values) + slot * head_dim + d);
     } else if (type == KvType::kInt8) {
-      v = LoadInt8(values + slot * head_dim + d);
+      const __m256i pairs = LoadInt8Pairs(values + (slot / 2 * head_dim + d) * 2);
+      v = slot % 2 == 0 ? EvenInt(pairs) : OddInt(pairs);
     } else {
       const __m256i pairs = LoadPairs(values + (slot / 2 * head_dim + d) * 4);
       v = slot % 2 == 0 ? Even(pairs) : Odd(pairs);

@@ -1,9 +1,11 @@
 // AVX-512 attention on int8 keys and values. As attention_avx512.cc works: tiles of queries of one KV head,
 // spans of 16 groups, scores by broadcasting q over the transposed keys, a softmax in powers of two per span,
-// and the merge of its states. The integers are widened to f32 once per tile; a key's scale multiplies its
-// score, a value's scale its probability, so q and the probabilities are not rounded.
+// and the merge of its states. q, and the probabilities times the scales of their values, are
+// rounded to 16-bit integers of their own largest magnitude (15 bits: 2^-16 of it at most is lost), so that
+// vpdpwssd multiplies exact integers: sums of 256 products stay below 2^31.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -16,6 +18,8 @@ namespace kvring::kernels {
 namespace {
 
 constexpr int kTileQueries = 6;
+constexpr int kMaxHeadDim = 256;
+constexpr float kMaxInt16 = 32767.0F;
 constexpr int kSpanSlots = kSpanGroups * kSlotGroup;
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
@@ -29,16 +33,39 @@ struct SeenGroup {
 struct Tile {
   int queries = 0;
   int head_dim = 0;
-  const float* q[kTileQueries];
+  alignas(64) int16_t q[kTileQueries][kMaxHeadDim];
+  float q_scale[kTileQueries];
   int32_t first_visible[kTileQueries];
   int32_t position[kTileQueries];
   SeenGroup groups[kSpanGroups];
   int group_count = 0;
-  alignas(64) float scores[kTileQueries][kSpanSlots];  // then probabilities
+  alignas(64) float scores[kTileQueries][kSpanSlots];
+  alignas(64) int16_t weights[kTileQueries][kSpanSlots];
+  float weight_scale[kTileQueries];
 };
 
-KVRING_TARGET_AVX512 inline __m512 Load16(const std::byte* at) {
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))));
+// 16 lanes of pairs, widened.
+KVRING_TARGET_AVX512 inline __m512i LoadPairs(const std::byte* at) {
+  return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+}
+
+inline int32_t Pair(const int16_t* at) {
+  int32_t pair;
+  std::memcpy(&pair, at, 4);
+  return pair;
+}
+
+// x as integers times the scale that is returned; n % 16 == 0.
+KVRING_TARGET_AVX512 float RoundToInt16(const float* x, int n, int16_t* out) {
+  __m512 largest = _mm512_setzero_ps();
+  for (int i = 0; i < n; i += 16) largest = _mm512_max_ps(largest, _mm512_abs_ps(_mm512_loadu_ps(x + i)));
+  const float scale = _mm512_reduce_max_ps(largest) / kMaxInt16;
+  const __m512 inverse = _mm512_set1_ps(scale >= std::numeric_limits<float>::min() ? 1.0F / scale : 0.0F);
+  for (int i = 0; i < n; i += 16) {
+    const __m512i rounded = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + i), inverse));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(out + i), _mm512_cvtsepi32_epi16(rounded));
+  }
+  return scale;
 }
 
 void LoadQueries(const AttentionContext& context, const AttentionUnit& unit, int first, int queries,
@@ -49,7 +76,9 @@ void LoadQueries(const AttentionContext& context, const AttentionUnit& unit, int
   for (int i = 0; i < queries; ++i) {
     const int32_t token = unit.token_begin + (first + i) / heads;
     const int head = unit.kv_head * heads + (first + i) % heads;
-    tile.q[i] = unit.rows->q + (static_cast<int64_t>(token) * context.shape.heads + head) * tile.head_dim;
+    const float* q =
+        unit.rows->q + (static_cast<int64_t>(token) * context.shape.heads + head) * tile.head_dim;
+    tile.q_scale[i] = RoundToInt16(q, tile.head_dim, tile.q[i]);
     tile.position[i] = unit.rows->first_position + token;
     tile.first_visible[i] = context.first_visible(tile.position[i]);
   }
@@ -76,25 +105,27 @@ void CollectGroups(const AttentionContext& context, const AttentionUnit& unit, i
 // Scores of Q queries against B neighbouring groups, times `scale`.
 template <int Q, int B>
 KVRING_TARGET_AVX512 inline void ScoreGroups(Tile& tile, int first, float scale) {
-  __m512 score[Q][B] = {};
+  __m512i score[Q][B] = {};
   const std::byte* keys[B];
   for (int b = 0; b < B; ++b) keys[b] = tile.groups[first + b].data.keys;
-  for (int d = 0; d < tile.head_dim; ++d) {
-    __m512 k[B];
+  for (int d = 0; d < tile.head_dim; d += 2) {
+    __m512i k[B];
 #pragma GCC unroll 2
-    for (int b = 0; b < B; ++b) k[b] = Load16(keys[b] + d * kSlotGroup);
+    for (int b = 0; b < B; ++b) k[b] = LoadPairs(keys[b] + d * kSlotGroup);
 #pragma GCC unroll 6
     for (int r = 0; r < Q; ++r) {
-      const __m512 q = _mm512_set1_ps(tile.q[r][d]);
+      const __m512i q = _mm512_set1_epi32(Pair(&tile.q[r][d]));
 #pragma GCC unroll 2
-      for (int b = 0; b < B; ++b) score[r][b] = _mm512_fmadd_ps(q, k[b], score[r][b]);
+      for (int b = 0; b < B; ++b) score[r][b] = _mm512_dpwssd_epi32(score[r][b], q, k[b]);
     }
   }
   for (int b = 0; b < B; ++b) {
-    const __m512 scales =
-        _mm512_mul_ps(_mm512_loadu_ps(ScalesOf(keys[b], tile.head_dim)), _mm512_set1_ps(scale));
-    for (int r = 0; r < Q; ++r)
-      _mm512_store_ps(&tile.scores[r][(first + b) * kSlotGroup], _mm512_mul_ps(score[r][b], scales));
+    const __m512 scales = _mm512_loadu_ps(ScalesOf(keys[b], tile.head_dim));
+    for (int r = 0; r < Q; ++r) {
+      const __m512 factor = _mm512_mul_ps(scales, _mm512_set1_ps(scale * tile.q_scale[r]));
+      _mm512_store_ps(&tile.scores[r][(first + b) * kSlotGroup],
+                      _mm512_mul_ps(_mm512_cvtepi32_ps(score[r][b]), factor));
+    }
   }
 }
 
@@ -127,30 +158,33 @@ KVRING_TARGET_AVX512 void Softmax(Tile& tile, int r, float* state) {
   }
   state[0] = peak;
   state[1] = _mm512_reduce_add_ps(sums);
+  tile.weight_scale[r] = RoundToInt16(scores, tile.group_count * kSlotGroup, tile.weights[r]);
 }
 
 // Weighted values of Q queries, D x 16 dimensions from `dim` on, into their states.
 template <int Q, int D>
 KVRING_TARGET_AVX512 inline void WeighValues(const Tile& tile, int dim, float* states) {
-  __m512 acc[Q][D] = {};
+  __m512i acc[Q][D] = {};
   for (int g = 0; g < tile.group_count; ++g) {
     const SeenGroup& group = tile.groups[g];
-    for (int slot = 0; slot < group.count; ++slot) {
-      const std::byte* values = group.data.values + slot * tile.head_dim + dim;
-      __m512 v[D];
+    for (int slot = 0; slot < group.count; slot += 2) {
+      const std::byte* values = group.data.values + slot * tile.head_dim + dim * 2;
+      __m512i v[D];
 #pragma GCC unroll 4
-      for (int i = 0; i < D; ++i) v[i] = Load16(values + i * 16);
+      for (int i = 0; i < D; ++i) v[i] = LoadPairs(values + i * 32);
 #pragma GCC unroll 6
       for (int r = 0; r < Q; ++r) {
-        const __m512 p = _mm512_set1_ps(tile.scores[r][g * kSlotGroup + slot]);
+        const __m512i p = _mm512_set1_epi32(Pair(&tile.weights[r][g * kSlotGroup + slot]));
 #pragma GCC unroll 4
-        for (int i = 0; i < D; ++i) acc[r][i] = _mm512_fmadd_ps(p, v[i], acc[r][i]);
+        for (int i = 0; i < D; ++i) acc[r][i] = _mm512_dpwssd_epi32(acc[r][i], p, v[i]);
       }
     }
   }
   for (int r = 0; r < Q; ++r) {
     float* out = states + r * StateFloats(tile.head_dim) + 16 + dim;
-    for (int i = 0; i < D; ++i) _mm512_storeu_ps(out + i * 16, acc[r][i]);
+    const __m512 weight_scale = _mm512_set1_ps(tile.weight_scale[r]);
+    for (int i = 0; i < D; ++i)
+      _mm512_storeu_ps(out + i * 16, _mm512_mul_ps(_mm512_cvtepi32_ps(acc[r][i]), weight_scale));
   }
 }
 

@@ -56,19 +56,24 @@ int8_t Nearest(float value) {
   return static_cast<int8_t>(std::bit_cast<int32_t>(value + kMagic) - std::bit_cast<int32_t>(kMagic));
 }
 
-void QuantizeRow(const float* row, int head_dim, int64_t stride, int8_t* out, float* scale) {
+// Element d goes to out[index(d)].
+template <class Index>
+void QuantizeRow(const float* row, int head_dim, Index index, std::byte* group, float* scale) {
+  auto* out = reinterpret_cast<int8_t*>(group);
   *scale = ScaleOf(row, head_dim);
   const float inverse = *scale > 0 ? 1.0F / *scale : 0.0F;
-  for (int d = 0; d < head_dim; ++d) out[d * stride] = Nearest(row[d] * inverse);
+  for (int d = 0; d < head_dim; ++d) out[index(d)] = Nearest(row[d] * inverse);
 }
 
 void WriteInt8Row(const KvShape& shape, const Groups& to, const float* keys, const float* values) {
   const int head_dim = shape.head_dim;
   const int64_t scales = int64_t{kSlotGroup} * head_dim;
-  QuantizeRow(keys, head_dim, kSlotGroup, reinterpret_cast<int8_t*>(to.keys) + to.slot,
-              reinterpret_cast<float*>(to.keys + scales) + to.slot);
-  QuantizeRow(values, head_dim, 1, reinterpret_cast<int8_t*>(to.values) + to.slot * head_dim,
-              reinterpret_cast<float*>(to.values + scales) + to.slot);
+  QuantizeRow(
+      keys, head_dim, [&](int d) { return KeyIndex(KvType::kInt8, to.slot, d); }, to.keys,
+      reinterpret_cast<float*>(to.keys + scales) + to.slot);
+  QuantizeRow(
+      values, head_dim, [&](int d) { return ValueIndex(KvType::kInt8, head_dim, to.slot, d); }, to.values,
+      reinterpret_cast<float*>(to.values + scales) + to.slot);
 }
 
 #if KVRING_X86

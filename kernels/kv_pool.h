@@ -3,7 +3,7 @@
 //   f32    K [head_dim][16 slots]            V [16 slots][head_dim]               the exact path
 //   bf16   K [head_dim/2][16 slots][2 dims]  V [8][head_dim][2 slots]             pairs as vdpbf16ps
 //   multiplies them
-//   int8   K [head_dim][16 slots]            V [16 slots][head_dim]               each followed by 16 f32
+//   int8   as bf16, in pairs as vpdpwssd multiplies them once widened; each followed by 16 f32
 //   scales, one per slot: a head's key (value) of one position is scale x integers of -127 … 127, scale its
 //   largest magnitude / 127, rounded to nearest: an error of at most scale / 2 per element
 // K is transposed so that one vector lane is one position. The memory is taken as blocks are first written.
@@ -48,10 +48,10 @@ struct KvGroup {
 
 /// Element of a group: dimension d of a slot in 0..15.
 inline int64_t KeyIndex(KvType type, int slot, int d) {
-  return type == KvType::kBf16 ? (d / 2 * kSlotGroup + slot) * 2 + d % 2 : d * kSlotGroup + slot;
+  return type != KvType::kF32 ? (d / 2 * kSlotGroup + slot) * 2 + d % 2 : d * kSlotGroup + slot;
 }
 inline int64_t ValueIndex(KvType type, int head_dim, int slot, int d) {
-  return type == KvType::kBf16 ? (slot / 2 * head_dim + d) * 2 + slot % 2 : slot * head_dim + d;
+  return type != KvType::kF32 ? (slot / 2 * head_dim + d) * 2 + slot % 2 : slot * head_dim + d;
 }
 /// int8's 16 scales of a group's keys (values).
 inline const float* ScalesOf(const std::byte* group, int head_dim) {

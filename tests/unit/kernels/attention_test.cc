@@ -151,8 +151,9 @@ TEST_P(AttentionTest, ChunksAndDecodesTogether_EqualTheDoubleSoftmax) {
     const Sequence c = fixture.Make(530);
     const std::vector<Part> parts = {{&a, 299, 1}, {&b, 0, 31}, {&c, 500, 30}, {&c, 510, 3}};
     const auto outs = Attend(GetParam(), fixture, parts);
-    // bf16 rounds q (exact here after scaling only by luck) and the probabilities to 8 bits; int8 neither.
-    const double tolerance = model.type == KvType::kBf16 ? 2e-2 : model.type == KvType::kInt8 ? 1e-4 : 2e-5;
+    // bf16 rounds q (exact here after scaling only by luck) and the probabilities to 8 bits; int8 on AVX-512
+    // both to 15.
+    const double tolerance = model.type == KvType::kBf16 ? 2e-2 : model.type == KvType::kInt8 ? 2e-3 : 2e-5;
     for (size_t i = 0; i < parts.size(); ++i) {
       for (int r = 0; r < parts[i].rows; r += 3) {
         for (int at = 0; at < model.heads * model.head_dim; at += 5) {
