@@ -18,6 +18,8 @@ namespace kvring::kernels {
 namespace {
 
 constexpr int kTileQueries = 6;
+// Tiles this small are bound by memory: what they read next is asked for early.
+constexpr int kDecodeQueries = 3;
 constexpr int kMaxHeadDim = 256;
 constexpr float kMaxInt16 = 32767.0F;
 constexpr int kSpanSlots = kSpanGroups * kSlotGroup;
@@ -107,11 +109,23 @@ template <int Q, int B>
 KVRING_TARGET_AVX512 inline void ScoreGroups(Tile& tile, int first, float scale) {
   __m512i score[Q][B] = {};
   const std::byte* keys[B];
-  for (int b = 0; b < B; ++b) keys[b] = tile.groups[first + b].data.keys;
+  const std::byte* values[B];
+  const std::byte* next_keys[B];
+  for (int b = 0; b < B; ++b) {
+    keys[b] = tile.groups[first + b].data.keys;
+    values[b] = tile.groups[first + b].data.values;
+    next_keys[b] = tile.groups[std::min(first + B + b, tile.group_count - 1)].data.keys;
+  }
   for (int d = 0; d < tile.head_dim; d += 2) {
     __m512i k[B];
 #pragma GCC unroll 2
-    for (int b = 0; b < B; ++b) k[b] = LoadPairs(keys[b] + d * kSlotGroup);
+    for (int b = 0; b < B; ++b) {
+      k[b] = LoadPairs(keys[b] + d * kSlotGroup);
+      if constexpr (Q <= kDecodeQueries) {
+        __builtin_prefetch(next_keys[b] + d * kSlotGroup);
+        __builtin_prefetch(values[b] + d * kSlotGroup);
+      }
+    }
 #pragma GCC unroll 6
     for (int r = 0; r < Q; ++r) {
       const __m512i q = _mm512_set1_epi32(Pair(&tile.q[r][d]));
