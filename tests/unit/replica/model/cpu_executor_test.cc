@@ -94,7 +94,7 @@ TEST(CpuExecutorTest, Fp32_OddChunksBatchedTogetherBlocksOf5_EqualTheReference) 
 // Teacher-forced: the reference's tokens are fed, so that one miss does not hide the rest. Counts misses by
 // margin.
 struct ForcedScore {
-  int compared = 0;
+  size_t compared = 0;
   int missed_above_bound = 0;
   float largest_missed_margin = 0;
 };
@@ -123,7 +123,7 @@ TEST(CpuExecutorTest, Fast_TeacherForced_EqualsTheReferenceAboveTheMarginBound) 
   const auto executor = LoadModel(Precision::kFast, 16);
   ASSERT_NE(executor, nullptr);
   const ForcedScore score = ScoreForced(*executor);
-  EXPECT_EQ(score.compared, 6 * 64);
+  EXPECT_EQ(score.compared, 6 * kGreedyTokens);
   EXPECT_EQ(score.missed_above_bound, 0) << "largest margin missed: " << score.largest_missed_margin;
   RecordProperty("largest_missed_margin", std::to_string(score.largest_missed_margin));
 }

@@ -14,7 +14,7 @@ class BaselinesTest : public ::testing::Test {
   void Add(int count) {
     for (int i = 0; i < count; ++i) {
       Replica& replica = table_.Add({.url = "http://r" + std::to_string(table_.members().size())});
-      replica.health.OnProbe(true);
+      replica.health.OnProbe(true, {});
       table_.Changed();
     }
   }

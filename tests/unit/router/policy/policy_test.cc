@@ -15,7 +15,7 @@ class PolicyTest : public ::testing::Test {
   Replica& Add(double weight = 1) {
     Replica& replica =
         table_.Add({.url = "http://r" + std::to_string(table_.members().size()), .weight = weight});
-    replica.health.OnProbe(true);
+    replica.health.OnProbe(true, {});
     table_.Changed();
     return replica;
   }

@@ -16,7 +16,7 @@ class RingTest : public ::testing::Test {
  protected:
   Replica& Add(const std::string& url, double weight = 1) {
     Replica& replica = table_.Add({.url = url, .weight = weight});
-    replica.health.OnProbe(true);
+    replica.health.OnProbe(true, {});
     table_.Changed();
     return replica;
   }
@@ -137,7 +137,7 @@ TEST_F(RingTest, POL_25_IneligibleOwner_KeysGoToTheNextAndComeBack) {
   for (const char* url : {"A", "B", "C"}) Add(url);
   const auto before = Owners(1000);
   Replica& b = *table_.FindByNameOrUrl("B");
-  for (int i = 0; i < 3; ++i) b.health.OnProbe(false);
+  for (int i = 0; i < 3; ++i) b.health.OnProbe(false, {});
   table_.Changed();
   const auto without = Owners(1000);
   for (int k = 0; k < 1000; ++k) {
@@ -146,7 +146,7 @@ TEST_F(RingTest, POL_25_IneligibleOwner_KeysGoToTheNextAndComeBack) {
       ASSERT_EQ(before[k], without[k]);
     }
   }
-  for (int i = 0; i < 2; ++i) b.health.OnProbe(true);
+  for (int i = 0; i < 2; ++i) b.health.OnProbe(true, {});
   table_.Changed();
   EXPECT_EQ(Owners(1000), before);
 }
