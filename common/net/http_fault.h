@@ -7,8 +7,8 @@
 
 namespace kvring::net {
 
-/// {"error":{"message":…,"type":"invalid_request_error","param":null,"code":…}}. The message is one of ours:
-/// no escapes.
+/// {"error":{"message":…,"type":…,"param":null,"code":…}}. What cannot be read is the request's fault, 501
+/// and 505 too; only 503 is ours. The message is one of ours: no escapes.
 inline std::string FaultBody(const HttpFault& fault) {
   const auto code = [&]() -> std::string_view {
     switch (fault.status) {
@@ -27,7 +27,7 @@ inline std::string FaultBody(const HttpFault& fault) {
   std::string body = R"({"error":{"message":")";
   body.append(fault.message)
       .append(R"(","type":")")
-      .append(fault.status < 500 ? "invalid_request_error" : "server_error");
+      .append(fault.status == 503 ? "server_error" : "invalid_request_error");
   body.append(R"(","param":null,"code":")").append(code).append(R"("}})");
   return body;
 }

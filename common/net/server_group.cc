@@ -113,7 +113,20 @@ void ServerLoop::Refuse(tcp::socket socket) {
   (void)::send(socket.native_handle(), answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void ServerLoop::StopAccepting() { acceptor_.reset(); }
+// Connections that the kernel has taken already are served: closing the listener would reset them, which
+// their clients would notice where another process goes on listening on the port.
+void ServerLoop::StopAccepting() {
+  if (!acceptor_) return;
+  ErrorCode error;
+  acceptor_->cancel(error);
+  acceptor_->non_blocking(true, error);
+  while (!error) {
+    tcp::socket socket(loop_.io());
+    acceptor_->accept(socket, error);
+    if (!error) Admit(std::move(socket));
+  }
+  acceptor_.reset();
+}
 
 void ServerLoop::CloseAllSoon() {
   draining_ = true;

@@ -30,4 +30,12 @@ int WaitForSignal() {
   return signal;
 }
 
+int WaitForSignal(Duration wait) {
+  const sigset_t set = Handled();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait);
+  const timespec most{.tv_sec = seconds.count(), .tv_nsec = (wait - seconds).count()};
+  const int signal = sigtimedwait(&set, nullptr, &most);
+  return signal > 0 ? signal : 0;
+}
+
 }  // namespace kvring

@@ -1,6 +1,7 @@
 // Client: a router or replica as the client commands see it, over gRPC. Blocking; one call at a time.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,10 +23,16 @@ struct Answer {
   std::string request_id;
 };
 
+struct RouterAddress {
+  std::string address = "127.0.0.1:9090";  // host:port of a gRPC listener
+  std::string api_key;                     // empty: none is wanted
+};
+/// --router and --api-key (or $KVRING_API_KEY).
+void AddRouterOptions(CLI::App& command, RouterAddress& router);
+
 class Client {
  public:
-  /// `address`: host:port of a gRPC listener.
-  explicit Client(const std::string& address);
+  explicit Client(const RouterAddress& router);
 
   /// Runs one request; `on_text` gets the text of choice 0 as it comes. Unavailable, DeadlineExceeded, and
   /// what the server says.
@@ -34,9 +41,10 @@ class Client {
   absl::StatusOr<v1::WhyResponse> Why(const std::string& request_id);
   absl::StatusOr<v1::StatsResponse> Stats();
   absl::StatusOr<v1::ListReplicasResponse> Replicas();
+  absl::StatusOr<v1::Replica> Drain(const v1::DrainRequest& request);
 
  private:
-  std::string address_;
+  const RouterAddress router_;
   std::unique_ptr<v1::Inference::Stub> inference_;
   std::unique_ptr<v1::Admin::Stub> admin_;
 };

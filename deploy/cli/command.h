@@ -21,6 +21,7 @@ void AddChat(CLI::App& app, Action& action);
 void AddComplete(CLI::App& app, Action& action);
 void AddStats(CLI::App& app, Action& action);
 void AddWhy(CLI::App& app, Action& action);
+void AddDrain(CLI::App& app, Action& action);
 void AddSize(CLI::App& app, Action& action);
 void AddSim(CLI::App& app, Action& action);
 void AddLab(CLI::App& app, Action& action);

@@ -139,7 +139,7 @@ class HttpConversation : public Conversation {
 class GrpcConversation : public Conversation {
  public:
   GrpcConversation(const std::string& address, const std::string& salt, const std::string& session)
-      : Conversation(salt, session), client_(address) {}
+      : Conversation(salt, session), client_(RouterAddress{.address = address}) {}
 
  private:
   absl::StatusOr<Turn> Send() override {

@@ -7,8 +7,7 @@
 namespace kvring::cli {
 
 void AddGenerateOptions(CLI::App& command, GenerateOptions& options) {
-  command.add_option("--router", options.router, "gRPC address of a router or replica")
-      ->capture_default_str();
+  AddRouterOptions(command, options.router);
   command.add_option("--model", options.model, "model name (default: the first served)");
   command.add_option("--session", options.session, "session id: requests of one conversation share it");
   command.add_option("--max-tokens", options.max_tokens)->check(CLI::PositiveNumber);

@@ -10,7 +10,7 @@
 namespace kvring::cli {
 
 struct GenerateOptions {
-  std::string router = "127.0.0.1:9090";
+  RouterAddress router;
   std::string model;
   std::string session;
   std::optional<int32_t> max_tokens;

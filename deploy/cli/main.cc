@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   kvring::cli::AddComplete(app, action);
   kvring::cli::AddStats(app, action);
   kvring::cli::AddWhy(app, action);
+  kvring::cli::AddDrain(app, action);
   kvring::cli::AddSize(app, action);
   kvring::cli::AddSim(app, action);
   kvring::cli::AddLab(app, action);

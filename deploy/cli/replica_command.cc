@@ -77,6 +77,8 @@ void AddReplica(CLI::App& app, Action& action) {
                    "keys and values in f32, bf16 or int8 (default: bf16; f32 with --exact)")
       ->check(CLI::IsMember({"f32", "bf16", "int8"}));
   command->add_option("--router", replica.routers, "gRPC address of a router to register at (repeatable)");
+  command->add_option("--router-key", replica.router_key, "API key of the routers, where they want one")
+      ->envname("KVRING_API_KEY");
   command->add_option("--advertise", replica.advertise, "gRPC address told to routers");
   command->add_option("--drain-seconds", options->drain_seconds, "time for running requests at SIGTERM")
       ->check(CLI::NonNegativeNumber)

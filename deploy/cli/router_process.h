@@ -23,6 +23,9 @@ class RouterProcess {
   /// As bound.
   std::string http_address() const;
   std::string grpc_address() const;  // empty: none
+  /// Follows backends, keys and aliases; running requests go on. What else differs is logged and waits for a
+  /// restart. Errors name the field; then nothing changes. One call at a time.
+  absl::Status Reload(const v1::RouterConfig& config);
   void Stop(Duration deadline);
 
  private:

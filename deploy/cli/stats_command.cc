@@ -10,7 +10,7 @@ namespace kvring::cli {
 namespace {
 
 struct Options {
-  std::string router = "127.0.0.1:9090";
+  RouterAddress router;
   bool json = false;
 };
 
@@ -73,7 +73,7 @@ int Run(const Options& options) {
 void AddStats(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();  // shared by the parser and the action, whichever lives longer
   CLI::App* command = app.add_subcommand("stats", "Totals and replicas of a router");
-  command->add_option("--router", options->router, "gRPC address of the router")->capture_default_str();
+  AddRouterOptions(*command, options->router);
   command->add_flag("--json", options->json);
   command->footer("Examples:\n  kvring stats\n  kvring stats --router 10.0.0.5:9090 --json");
   command->callback([options, &action] { action = [options] { return Run(*options); }; });

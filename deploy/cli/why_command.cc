@@ -11,7 +11,7 @@ namespace kvring::cli {
 namespace {
 
 struct Options {
-  std::string router = "127.0.0.1:9090";
+  RouterAddress router;
   std::string id;
   bool json = false;
 };
@@ -37,7 +37,7 @@ int Run(const Options& options) {
   boost::system::error_code error;
   const auto record = boost::json::parse(why->json(), error);
   if (error || !record.is_object())
-    return Fail(absl::StrCat(options.router, ": the answer is no JSON object"));
+    return Fail(absl::StrCat(options.router.address, ": the answer is no JSON object"));
   if (options.json) {
     std::printf("%s\n", why->json().c_str());
   } else {
@@ -52,7 +52,7 @@ void AddWhy(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();  // shared by the parser and the action, whichever lives longer
   CLI::App* command = app.add_subcommand("why", "Why a request went where it went");
   command->add_option("id", options->id, "x-request-id of an answer")->required();
-  command->add_option("--router", options->router, "gRPC address of the router")->capture_default_str();
+  AddRouterOptions(*command, options->router);
   command->add_flag("--json", options->json);
   command->footer("Examples:\n  kvring why 4f2a90d1c3b7e586\n  kvring why my-request-17 --json");
   command->callback([options, &action] { action = [options] { return Run(*options); }; });

@@ -141,7 +141,8 @@ class ReplicaServer::Impl {
         Reporter::Options{options.routers,
                           options.advertise.empty() ? grpc_address_ : options.advertise,
                           epoch_,
-                          {model_->name()}});
+                          {model_->name()},
+                          options.router_key});
   }
 
   const Epoch epoch_{RandomSeed()};

@@ -28,6 +28,7 @@ struct ReplicaOptions {
   std::string kv_type;               // f32, bf16 or int8; empty: that of the path
   int32_t max_batch_tokens = 0;      // token budget of a step; 0: the scheduler's default
   std::vector<std::string> routers;  // gRPC addresses to register at
+  std::string router_key;            // API key that the routers want; empty: none
   std::string advertise;             // address told to routers; empty: grpc_listen as bound
 };
 

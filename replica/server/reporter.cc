@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/time/time.h"
 #include "common/runtime/log.h"
@@ -15,8 +16,9 @@ constexpr auto kCallTimeout = std::chrono::seconds(1);
 constexpr absl::Duration kFirstRetry = absl::Milliseconds(100);
 constexpr absl::Duration kLastRetry = absl::Seconds(2);
 
-void SetDeadline(grpc::ClientContext& context) {
+void Prepare(grpc::ClientContext& context, const std::string& api_key) {
   context.set_deadline(std::chrono::system_clock::now() + kCallTimeout);
+  if (!api_key.empty()) context.AddMetadata("authorization", "Bearer " + api_key);
 }
 
 }  // namespace
@@ -38,23 +40,25 @@ void Reporter::Run(const std::string& router) {
   request.mutable_models()->Add(options_.models.begin(), options_.models.end());
   absl::Duration wait = kFirstRetry;
   bool registered = false;
+  std::optional<std::string> told;  // the last outcome that was logged; empty: registered
   do {
     grpc::ClientContext context;
-    SetDeadline(context);
+    Prepare(context, options_.api_key);
     v1::RegisterResponse response;
     const grpc::Status status = stub->Register(&context, request, &response);
-    if (status.ok() != registered) {
-      Log(status.ok() ? LogLevel::kInfo : LogLevel::kWarn, "replica",
-          status.ok() ? "registered" : "router lost",
-          {{"router", router}, {"error", status.error_message()}});
-    }
     registered = status.ok();
+    if (told != status.error_message()) {
+      Log(registered ? LogLevel::kInfo : LogLevel::kWarn, "replica",
+          registered ? "registered" : "not registered at router",
+          {{"router", router}, {"error", status.error_message()}});
+      told = status.error_message();
+    }
     wait = registered ? absl::Milliseconds(std::max<uint32_t>(response.lease_ms(), 300) / 3.0)
                       : std::min(wait * 2, kLastRetry);
   } while (!stopping_.WaitForNotificationWithTimeout(wait));
 
   grpc::ClientContext context;
-  SetDeadline(context);
+  Prepare(context, options_.api_key);
   v1::DeregisterRequest leave;
   leave.set_address(options_.address);
   leave.set_epoch(options_.epoch.value);

@@ -20,6 +20,7 @@ class Reporter {
     std::string address;               // host:port under which routers reach this replica's gRPC
     Epoch epoch;
     std::vector<std::string> models;
+    std::string api_key;  // that the routers want; empty: none
   };
 
   explicit Reporter(Options options);

@@ -73,8 +73,8 @@ absl::Status ReadField(std::string_view key, const json::value& value, ReplicaSp
   }
   if (key == "weight") {
     const double weight = value.is_number() ? value.to_number<double>() : -1;
-    if (!(weight > 0 && weight <= 1000))
-      return absl::InvalidArgumentError("weight: a number above 0, at most 1000");
+    if (!(weight >= 0 && weight <= 1000))
+      return absl::InvalidArgumentError("weight: a number from 0 to 1000");
     spec.weight = weight;
     return absl::OkStatus();
   }
@@ -89,7 +89,8 @@ std::optional<HttpResponse> AdminApi::Handle(const HttpRequest& request) const {
   const std::string_view path = request.path();
   if (path != "/dashboard" && !path.starts_with("/admin/")) return std::nullopt;
   // The socket's peer: no header makes a caller local (SEC-04).
-  if (!options_.keys_configured && !request.peer_is_loopback) {
+  const bool keys = options_.keys_configured && options_.keys_configured();
+  if (!keys && !request.peer_is_loopback) {
     return Fail(403, "", "Without API keys the admin API answers loopback peers only.");
   }
   return Route(request, path);
@@ -133,12 +134,18 @@ HttpResponse AdminApi::AddBackend(const HttpRequest& request) const {
   const auto fields = ParseObject(request.body);
   if (!fields.ok()) return Fail(400, "", std::string(fields.status().message()));
   ReplicaSpec spec;
+  std::string api_key;
   for (const auto& field : *fields) {
     const std::string_view key(field.key().data(), field.key().size());
+    if (key == "api_key" && options_.set_replica_key && field.value().is_string()) {
+      api_key.assign(field.value().get_string().data(), field.value().get_string().size());
+      continue;
+    }
     const absl::Status status = ReadField(key, field.value(), spec);
     if (!status.ok()) return Fail(400, key, std::string(status.message()));
   }
   if (spec.url.empty()) return Fail(400, "url", "url: missing");
+  if (!api_key.empty()) options_.set_replica_key(spec.url, api_key);
   bool known = false;
   json::object backend;
   access_([&](Router& router) {

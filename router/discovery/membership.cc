@@ -1,5 +1,7 @@
 #include "router/discovery/membership.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/net/address.h"
 #include "common/runtime/clock.h"
@@ -33,7 +35,7 @@ Membership::~Membership() {
   Ticked::unlink();
 }
 
-absl::Status Membership::AddStatic(const std::vector<ReplicaSpec>& backends) {
+absl::Status Membership::SetStatic(const std::vector<ReplicaSpec>& backends) {
   std::vector<ReplicaSpec> normal = backends;
   for (size_t i = 0; i < normal.size(); ++i) {
     auto url = NormalBackendUrl(normal[i].url);
@@ -42,9 +44,20 @@ absl::Status Membership::AddStatic(const std::vector<ReplicaSpec>& backends) {
     normal[i].url = *std::move(url);
   }
   const Instant now = Now();
+  absl::MutexLock lock(&mutex_);
+  std::set<std::string> gone = std::exchange(static_, {});
+  for (const ReplicaSpec& spec : normal) {
+    gone.erase(spec.url);
+    static_.insert(spec.url);
+  }
   access_([&](Router& router) {
     for (const ReplicaSpec& spec : normal) router.AddReplica(spec, now);
+    for (const std::string& url : gone) {
+      if (const auto view = router.FindReplica(url)) router.RemoveReplica(view->id, now);
+    }
   });
+  for (const std::string& url : gone)
+    Log(LogLevel::kInfo, "discovery", "replica removed", {{"url", url}, {"why", "no longer configured"}});
   return absl::OkStatus();
 }
 

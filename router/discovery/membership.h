@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,10 @@ class Membership final : private net::Ticked {
   explicit Membership(RouterAccess access, Duration lease = kLease);
   ~Membership();
 
-  /// Adds the backends of the configuration. Errors name the entry: "backends[2].url: …"; then none is added.
-  absl::Status AddStatic(const std::vector<ReplicaSpec>& backends);
+  /// The backends of the configuration are these from now on: new ones are added, changed ones updated, those
+  /// that an earlier call named and this one does not are removed. Members from elsewhere (registered, added
+  /// by an operator) stay. Errors name the entry: "backends[2].url: …"; then nothing changes.
+  absl::Status SetStatic(const std::vector<ReplicaSpec>& backends);
   /// Fleet.Register: the lease in milliseconds. Errors: an address that is no host:port, an epoch of 0.
   absl::StatusOr<uint32_t> Register(const std::string& address, Epoch epoch, std::vector<std::string> models);
   /// No new requests go there; running ones finish. Another epoch than the registered one is nothing.
@@ -41,6 +44,7 @@ class Membership final : private net::Ticked {
   const RouterAccess access_;
   absl::Mutex mutex_;  // before the core's
   LeaseTable leases_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> static_ ABSL_GUARDED_BY(mutex_);  // URLs of the configuration
   net::EventLoop loop_;
 };
 

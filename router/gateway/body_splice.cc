@@ -89,4 +89,17 @@ bool SpliceString(std::string& json, std::string_view key, std::string_view valu
   return true;
 }
 
+void SetString(std::string& json, std::string_view key, std::string_view value) {
+  if (SpliceString(json, key, value)) return;
+  Walker walker(json);
+  walker.Take('{');
+  const size_t first = walker.at();
+  std::string member;
+  AppendJsonString(member, key);
+  member += ':';
+  AppendJsonString(member, value);
+  if (!walker.Take('}')) member += ',';
+  json.insert(first, member);
+}
+
 }  // namespace kvring::router

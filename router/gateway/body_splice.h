@@ -20,5 +20,7 @@ std::optional<JsonSpan> FindTopLevelValue(std::string_view json, std::string_vie
 
 /// Sets the top-level string `key` to `value` where it is present. False: it is not.
 bool SpliceString(std::string& json, std::string_view key, std::string_view value);
+/// The same, and where it is absent adds it as the first member. `json` is an object.
+void SetString(std::string& json, std::string_view key, std::string_view value);
 
 }  // namespace kvring::router

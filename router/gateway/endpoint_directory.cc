@@ -7,9 +7,6 @@
 
 namespace kvring::router {
 
-EndpointDirectory::EndpointDirectory(RouterGuard& guard, std::map<std::string, std::string> replica_keys)
-    : guard_(guard), replica_keys_(std::move(replica_keys)) {}
-
 std::shared_ptr<Endpoint> EndpointDirectory::Find(ReplicaId replica) {
   {
     absl::MutexLock lock(&mutex_);
@@ -32,9 +29,16 @@ std::vector<std::shared_ptr<Endpoint>> EndpointDirectory::Refresh() {
 
 void EndpointDirectory::Follow(const std::vector<ReplicaView>& views) {
   std::set<ReplicaId> members;
+  const std::shared_ptr<const AccessView> access = access_->view();
   for (const ReplicaView& view : views) {
     members.insert(view.id);
-    if (endpoints_.contains(view.id)) continue;
+    const auto configured = access->replica_keys.find(view.url);
+    const std::string api_key = configured == access->replica_keys.end() ? "" : configured->second;
+    if (const auto known = endpoints_.find(view.id); known != endpoints_.end()) {
+      if (known->second->api_key == api_key) continue;
+      known->second->removed.store(true, std::memory_order_relaxed);
+      endpoints_.erase(known);
+    }
     auto url = net::ParseUrl(view.url);
     if (!url.ok()) {
       Log(LogLevel::kError, "gateway", "replica url cannot be read",
@@ -47,8 +51,7 @@ void EndpointDirectory::Follow(const std::vector<ReplicaView>& views) {
     endpoint->name = view.name;
     endpoint->url = *std::move(url);
     endpoint->authority = endpoint->url.address.ToString();
-    if (const auto key = replica_keys_.find(view.url); key != replica_keys_.end())
-      endpoint->api_key = key->second;
+    endpoint->api_key = api_key;
     endpoints_.emplace(view.id, std::move(endpoint));
   }
   for (auto it = endpoints_.begin(); it != endpoints_.end();) {

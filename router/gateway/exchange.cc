@@ -1,7 +1,5 @@
 #include "router/gateway/exchange.h"
 
-#include <openssl/crypto.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -18,11 +16,6 @@ namespace {
 constexpr size_t kKeptString = 64 << 10;  // larger scratch strings are freed between requests
 
 std::string_view PathOf(std::string_view target) { return target.substr(0, target.find('?')); }
-
-// Equal time for every key of the same length.
-bool SameSecret(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
 
 net::HttpRequest OwnedRequest(net::ServerConnection& client) {
   const net::RequestHeadView& head = client.head();
@@ -54,6 +47,8 @@ void Exchange::Reset() {
       scan_ = may_insert_ = paused_ = false;
   attempts_ = losses_ = status_ = 0;
   excluded_.clear();
+  key_.reset();
+  key_begun_ = false;
   usage_told_.reset();
   last_bytes_.reset();
   answer_head_.clear();
@@ -83,7 +78,7 @@ void Exchange::Dispatch(std::string_view path) {
     return ReplyError({405, "invalid_request_error", "method_not_allowed", "", "This route takes POST."},
                       "Allow: POST\r\n");
   }
-  if (!Prepare()) return;
+  if (!Prepare() || !WithinLimits()) return;
   Route();
   Proceed();
 }
@@ -125,24 +120,19 @@ bool Exchange::AnswerLocally(std::string_view path) {
   return false;
 }
 
-bool Exchange::Authorized() const {
-  const auto& keys = loop_.shared().options.api_keys;
-  if (keys.empty()) return true;
+bool Exchange::Authorized() {
+  const AccessView& access = loop_.access();
+  if (access.open()) return true;
   const net::HeaderField* field = net::FindField(client_.head().fields, "authorization");
-  constexpr std::string_view kBearer = "bearer ";
-  if (field == nullptr || field->value.size() <= kBearer.size()) return false;
-  if (!net::EqualIgnoringCase(field->value.substr(0, kBearer.size()), kBearer)) return false;
-  const std::string_view given = field->value.substr(kBearer.size());
-  bool found = false;
-  for (const std::string& key : keys) found = SameSecret(key, given) || found;
-  return found;
+  if (field != nullptr) key_ = access.FindBearer(field->value);
+  return key_ != nullptr;
 }
 
 void Exchange::AnswerModels(std::string_view path) {
   std::vector<openai::ModelEntry> entries;
   for (const std::string& model : loop_.shared().guard.With([](Router& router) { return router.Models(); }))
     entries.push_back({.id = model});
-  for (const auto& [alias, model] : loop_.shared().options.aliases) {
+  for (const auto& [alias, model] : loop_.access().aliases) {
     if (loop_.ServesModel(model)) entries.push_back({.id = alias});
   }
   constexpr std::string_view kPrefix = "/v1/models/";
@@ -193,7 +183,8 @@ bool Exchange::Prepare() {
   }
   model_ = loop_.ResolveModel(openai_.model);
   if (model_ != openai_.model && !openai_.model.empty()) SpliceModel();
-  const CacheIdentity identity{.model = model_};
+  if (key_ != nullptr && !key_->salt().empty() && generates) SpliceSalt();
+  const CacheIdentity identity{.model = model_, .salt = openai_.cache_salt};
   has_prompt_ = true;
   if (!openai_.token_ids.empty()) {
     prompt_ = MakePromptKey(identity, std::span<const TokenId>(openai_.token_ids));
@@ -207,10 +198,15 @@ bool Exchange::Prepare() {
 }
 
 bool Exchange::DecodeBody() {
-  const net::HeaderField* coding = net::FindField(client_.head().fields, "content-encoding");
-  if (coding == nullptr) return true;
-  if (const auto error =
-          DecodeContent(coding->value, loop_.shared().options.http.max_body_bytes, client_.body())) {
+  // Lines of one name are one list: two of them are two codings, one in the other.
+  std::string coding;
+  for (const net::HeaderField& field : client_.head().fields) {
+    if (!net::EqualIgnoringCase(field.name, "content-encoding")) continue;
+    absl::StrAppend(&coding, coding.empty() ? "" : ", ",
+                    absl::string_view(field.value.data(), field.value.size()));
+  }
+  if (coding.empty()) return true;
+  if (const auto error = DecodeContent(coding, loop_.shared().options.http.max_body_bytes, client_.body())) {
     ReplyError(*error);
     return false;
   }
@@ -221,6 +217,12 @@ bool Exchange::DecodeBody() {
 // Only the value of `model` changes; the name that the client used stays in the answer as the replica gives
 // it.
 void Exchange::SpliceModel() { SpliceString(client_.body(), "model", model_); }
+
+// The tenant's salt stands over a client's own: nobody enters a cache by naming its salt.
+void Exchange::SpliceSalt() {
+  openai_.cache_salt = key_->salt();
+  SetString(client_.body(), "cache_salt", openai_.cache_salt);
+}
 
 void Exchange::FindSession() {
   const auto take = [&](std::string_view name, SessionSource source) {

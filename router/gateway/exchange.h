@@ -37,7 +37,7 @@ class Exchange final : public net::RequestOwner, public AnswerSink, private net:
  private:
   // Preparing (exchange.cc).
   void Reset();
-  bool Authorized() const;
+  bool Authorized();
   void Dispatch(std::string_view path);
   bool AnswerLocally(std::string_view path);
   void AnswerModels(std::string_view path);
@@ -45,6 +45,9 @@ class Exchange final : public net::RequestOwner, public AnswerSink, private net:
   bool DecodeBody();
   bool Prepare();
   void SpliceModel();
+  void SpliceSalt();
+  bool WithinLimits();
+  void EndOfKey(int64_t tokens);
   void FindSession();
   std::string OwnLines() const;
   void ReplyError(const openai::ApiError& error, std::string_view extra_lines = "");
@@ -53,6 +56,7 @@ class Exchange final : public net::RequestOwner, public AnswerSink, private net:
   bool Route();
   void Proceed();
   void Refuse();
+  void RefuseWith(const openai::ApiError& error);
   void StartAttempt();
   Duration FirstByteBound() const;
   bool TryElsewhere(const AttemptFailure& failure);
@@ -87,6 +91,8 @@ class Exchange final : public net::RequestOwner, public AnswerSink, private net:
   std::string model_;
   PromptKey prompt_;
   bool has_prompt_ = false;
+  std::shared_ptr<ApiKey> key_;  // shared with the access rules, which may change meanwhile
+  bool key_begun_ = false;       // the key's limits count this request
   std::string session_name_;
   SessionSource session_source_ = SessionSource::kNone;
   bool body_decoded_ = false;

@@ -1,5 +1,6 @@
 // Exchange: routing, attempts, retries and the report to the core.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/runtime/clock.h"
@@ -7,6 +8,25 @@
 #include "router/gateway/exchange.h"
 
 namespace kvring::router {
+
+// False: answered with 429. Routes that generate nothing count as requests, too.
+bool Exchange::WithinLimits() {
+  if (key_ == nullptr) return true;
+  const std::optional<Duration> wait = key_->Begin(started_);
+  key_begun_ = !wait;
+  if (!wait) return true;
+  refused_ = true;
+  decision_ = {.refusal = Refusal::kLimit, .retry_after = *wait};
+  loop_.shared().metrics.key_limited.Add();
+  loop_.shared().metrics.Outcome(OutcomeClass::kRefused).Add();
+  RefuseWith({429, "rate_limit_error", std::string(RefusalName(Refusal::kLimit)), "",
+              "The limits of this API key are used up."});
+  return false;
+}
+
+void Exchange::EndOfKey(int64_t tokens) {
+  if (std::exchange(key_begun_, false)) key_->End(tokens);
+}
 
 // Asks the core. True: a replica is chosen and the request counts as in flight there, or it waits for one.
 bool Exchange::Route() {
@@ -53,14 +73,17 @@ void Exchange::Refuse() {
       loop_.ServesAnyModel()) {
     return ReplyError(openai::ModelNotFound(openai_.model));
   }
+  RefuseWith({.http_status = empty ? 503 : 429,
+              .type = empty ? "server_error" : "rate_limit_error",
+              .code = std::string(RefusalName(decision_.refusal)),
+              .message = empty ? "No replica can take this request now."
+                         : decision_.refusal == Refusal::kQueueTimeout
+                             ? "The request has waited for too long."
+                             : "Too many requests are waiting."});
+}
+
+void Exchange::RefuseWith(const openai::ApiError& error) {
   const int64_t seconds = std::max<int64_t>(1, (decision_.retry_after.count() + 999'999'999) / 1'000'000'000);
-  openai::ApiError error{.http_status = empty ? 503 : 429,
-                         .type = empty ? "server_error" : "rate_limit_error",
-                         .code = std::string(RefusalName(decision_.refusal)),
-                         .message = empty ? "No replica can take this request now."
-                                    : decision_.refusal == Refusal::kQueueTimeout
-                                        ? "The request has waited for too long."
-                                        : "Too many requests are waiting."};
   ReplyError(error, absl::StrCat("Retry-After: ", seconds, "\r\n"));
 }
 
@@ -75,7 +98,7 @@ void Exchange::StartAttempt() {
                      .peer = client_.peer(),
                      .request_name = name_,
                      .body_bytes = client_.body().size(),
-                     .keep_authorization = loop_.shared().options.api_keys.empty(),
+                     .keep_authorization = key_ == nullptr,
                      .body_decoded = body_decoded_},
                     *endpoint_);
   attempt_ = upstream->Start({.id = id_,
@@ -132,6 +155,7 @@ void Exchange::Complete(OutcomeClass outcome) {
     if (outcome == OutcomeClass::kOk && !scanner_.done_seen() && route_ != GenerationRoute::kNone)
       metrics.missing_done.Add();
   }
+  EndOfKey(report.usage ? int64_t{report.usage->prompt_tokens} + report.usage->completion_tokens : 0);
   Ticked::unlink();
   loop_.StopAwaiting(id_);
   owes_completion_ = false;

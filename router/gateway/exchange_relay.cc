@@ -69,7 +69,6 @@ void Exchange::ShapeAnswer(const AnswerHead& head) {
 }
 
 void Exchange::OnBody(const AnswerBytes& bytes) {
-  if (client_.head().method == "HEAD") return;  // replicas behind gRPC make their answers without knowing
   if (scan_) scanner_.Feed(bytes.data);
   if (!first_byte_ && shape_.event_stream && !bytes.data.empty()) FirstByte();
   if (bytes.last) {

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "common/metrics.h"
 #include "common/net/http_server.h"
+#include "router/gateway/access.h"
 #include "router/gateway/router_guard.h"
 #include "router/gateway/upstream.h"
 
@@ -38,9 +38,7 @@ struct GatewayOptions {
   bool decision_headers = true;
   // Where a session's name is looked for, in order: "header:NAME", "body:prompt_cache_key", "body:user".
   std::vector<std::string> session_keys = {"header:X-Session-Id", "body:prompt_cache_key", "body:user"};
-  std::map<std::string, std::string> aliases;  // model name as asked -> as served
-  std::vector<std::string> api_keys;           // not empty: every route but health needs one as bearer token
-  std::map<std::string, std::string> replica_keys;  // by URL: bearer token that a replica wants
+  std::shared_ptr<Access> access = std::make_shared<Access>();  // shared with the gRPC front and reloads
   size_t ready_replicas = 1;  // /readyz is 200 when all members, and at least so many, are up
   Duration heartbeat{};       // comment lines on quiet event streams, at event borders only; 0: none
 };

@@ -9,7 +9,7 @@
 namespace kvring::router {
 
 GatewayShared::GatewayShared(const GatewayOptions& o, RouterGuard& g, MetricRegistry& r)
-    : options(o), guard(g), registry(r), metrics(r), directory(g, o.replica_keys), name_salt(RandomSeed()) {}
+    : options(o), guard(g), registry(r), metrics(r), directory(g, o.access), name_salt(RandomSeed()) {}
 
 absl::StatusOr<std::vector<SessionRule>> ParseSessionRules(const std::vector<std::string>& rules) {
   std::vector<SessionRule> parsed;
@@ -30,6 +30,7 @@ absl::StatusOr<std::vector<SessionRule>> ParseSessionRules(const std::vector<std
 
 GatewayLoop::GatewayLoop(GatewayShared& shared, net::EventLoop& loop)
     : shared_(shared), loop_(loop), http_(loop, shared.options.timeouts, shared.upstream_counters) {
+  access_ = shared.options.access->view();
   const auto post = [&loop](std::function<void()> task) { loop.Post(std::move(task)); };
   if (shared.grpc) grpc_ = shared.grpc(shared.options.timeouts, post);
   loop_.Watch(*this);
@@ -58,9 +59,8 @@ const std::vector<std::string>& GatewayLoop::Models() {
 }
 
 std::string_view GatewayLoop::ResolveModel(std::string_view asked) {
-  if (!shared_.options.aliases.empty()) {
-    if (const auto alias = shared_.options.aliases.find(std::string(asked));
-        alias != shared_.options.aliases.end())
+  if (!access_->aliases.empty()) {
+    if (const auto alias = access_->aliases.find(std::string(asked)); alias != access_->aliases.end())
       return alias->second;
   }
   if ((asked.empty() || asked == "default") && !Models().empty()) return models_.front();
@@ -86,6 +86,7 @@ void GatewayLoop::OnReleased(RequestId request, const Decision& decision) {
 }
 
 void GatewayLoop::OnTick(Instant) {
+  access_ = shared_.options.access->view();
   models_ = shared_.guard.With([](Router& router) { return router.Models(); });
   for (auto it = endpoints_.begin(); it != endpoints_.end();) {
     const bool removed = it->second->removed.load(std::memory_order_relaxed);

@@ -56,6 +56,8 @@ class GatewayLoop final : public net::ServerUser, public QueueListener, private 
   std::shared_ptr<Endpoint> FindEndpoint(ReplicaId replica);
   /// The upstream of the endpoint's scheme; null if there is none.
   Upstream* UpstreamOf(const Endpoint& endpoint);
+  /// As of the last tick.
+  const AccessView& access() const { return *access_; }
   /// Alias and "default" replaced; otherwise the name itself.
   std::string_view ResolveModel(std::string_view asked);
   bool ServesModel(std::string_view model);
@@ -80,6 +82,7 @@ class GatewayLoop final : public net::ServerUser, public QueueListener, private 
   HttpUpstream http_;
   std::unique_ptr<Upstream> grpc_;
   std::map<ReplicaId, std::shared_ptr<Endpoint>> endpoints_;  // shared with the directory
+  std::shared_ptr<const AccessView> access_;                  // shared with all readers of it
   std::map<RequestId, Exchange*> waiting_;                    // queued requests of this thread
   std::vector<std::string> models_;                           // of the pool, as of the last tick
 };

@@ -94,6 +94,8 @@ GatewayMetrics::GatewayMetrics(MetricRegistry& registry)
                                        "Streams that ended well but without [DONE].")),
       malformed_requests(registry.GetCounter("kvring_malformed_requests_total",
                                              "Generation requests refused before routing.")),
+      key_limited(
+          registry.GetCounter("kvring_key_limited_total", "Requests beyond the limits of their API key.")),
       ttft(registry.GetHistogram("kvring_ttft_seconds", "Request read to first body byte of a stream.",
                                  SecondsBounds())),
       duration(registry.GetHistogram("kvring_request_seconds", "Request read to end of answer.",

@@ -23,6 +23,7 @@ struct GatewayMetrics {
   Counter& bad_events;
   Counter& missing_done;
   Counter& malformed_requests;  // refused before routing
+  Counter& key_limited;
   BucketHistogram& ttft;
   BucketHistogram& duration;
 };

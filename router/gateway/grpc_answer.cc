@@ -69,15 +69,17 @@ std::string AnswerPrefix(bool chat) {
   return chat ? absl::StrCat("assistant", std::string(1, CanonicalPrompt::kEndOfRole)) : "";
 }
 
-GrpcAnswer::GrpcAnswer(GenerationRoute route, const openai::RequestHead& head, std::string_view body,
-                       const std::string& replica_model)
-    : generated_(AnswerPrefix(route == GenerationRoute::kChat)) {
-  const bool chat = route == GenerationRoute::kChat;
+GrpcAnswer::GrpcAnswer(const UpstreamRequest& request, const std::string& replica_model)
+    : to_head_request_(request.to_head_request),
+      generated_(AnswerPrefix(request.route == GenerationRoute::kChat)) {
+  static const openai::RequestHead kNoHead;
+  const openai::RequestHead& head = request.openai != nullptr ? *request.openai : kNoHead;
+  const bool chat = request.route == GenerationRoute::kChat;
   const openai::Route openai_route = chat ? openai::Route::kChat : openai::Route::kCompletions;
   openai::AnswerIdentity identity{
       openai_route, absl::StrCat(chat ? "chatcmpl-" : "cmpl-", absl::Hex(RandomSeed(), absl::kZeroPad16)),
       UnixSeconds(), head.model.empty() ? replica_model : head.model};
-  const Shape shape = ShapeOf(openai_route, body);
+  const Shape shape = ShapeOf(openai_route, request.body);
   if (head.stream) {
     stream_.emplace(std::move(identity), shape.include_usage, shape.logprobs);
   } else {
@@ -165,7 +167,7 @@ void GrpcAnswer::Whole(int status, bool retry_later, std::string_view body, Answ
                .reason = net::ReasonPhrase(status),
                .fields = fields,
                .framing = AnswerFraming::kLength});
-  if (ended) return;
+  if (ended || to_head_request_) return;
   const std::string_view data[] = {body};
   sink.OnBody({.wire = body, .data = data});
 }

@@ -14,10 +14,9 @@ namespace kvring::router {
 
 class GrpcAnswer {
  public:
-  /// `body` is read where the head does not tell what the answer's shape depends on (usage chunk, log
-  /// probabilities).
-  GrpcAnswer(GenerationRoute route, const openai::RequestHead& head, std::string_view body,
-             const std::string& replica_model);
+  /// The request's body is read where the head does not tell what the answer's shape depends on (usage chunk,
+  /// log probabilities).
+  GrpcAnswer(const UpstreamRequest& request, const std::string& replica_model);
 
   /// Tells the sink. True: that was the last event. `ended` may be set by the sink's calls (Cancel): nothing
   /// is told after.
@@ -30,6 +29,7 @@ class GrpcAnswer {
   void StartStream(AnswerSink& sink);
   void Whole(int status, bool retry_later, std::string_view body, AnswerSink& sink, const bool& ended);
 
+  const bool to_head_request_;  // the answer has no body
   std::optional<openai::StreamWriter> stream_;
   std::optional<openai::AnswerWriter> whole_;
   bool head_told_ = false;

@@ -3,7 +3,6 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <openssl/crypto.h>
 
 #include "absl/strings/str_cat.h"
 #include "common/runtime/clock.h"
@@ -14,29 +13,20 @@
 namespace kvring::router {
 namespace {
 
-bool SameSecret(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
-bool HasKey(const GrpcFrontShared& shared, const grpc::CallbackServerContext& context) {
-  constexpr std::string_view kBearer = "Bearer ";
+std::shared_ptr<ApiKey> KeyOf(const AccessView& access, const grpc::CallbackServerContext& context) {
   const auto field = context.client_metadata().find("authorization");
-  if (field == context.client_metadata().end()) return false;
-  const std::string_view given(field->second.data(), field->second.size());
-  if (!given.starts_with(kBearer)) return false;
-  bool found = false;
-  for (const std::string& key : shared.options.api_keys)
-    found = SameSecret(key, given.substr(kBearer.size())) || found;
-  return found;
+  if (field == context.client_metadata().end()) return nullptr;
+  return access.FindBearer({field->second.data(), field->second.size()});
 }
 
 grpc::Status CheckKey(const GrpcFrontShared& shared, const grpc::CallbackServerContext& context) {
-  if (shared.options.api_keys.empty() || HasKey(shared, context)) return grpc::Status::OK;
+  const auto access = shared.options.access->view();
+  if (access->open() || KeyOf(*access, context) != nullptr) return grpc::Status::OK;
   return {grpc::StatusCode::UNAUTHENTICATED, "A valid API key is needed: authorization: Bearer KEY."};
 }
 
 grpc::Status CheckOperator(const GrpcFrontShared& shared, const grpc::CallbackServerContext& context) {
-  if (!shared.options.api_keys.empty()) return CheckKey(shared, context);
+  if (!shared.options.access->view()->open()) return CheckKey(shared, context);
   const std::string peer = context.peer();  // the socket's: "ipv4:127.0.0.1:43210"
   const bool loopback = peer.starts_with("ipv4:127.") || peer.starts_with("ipv6:[::1]") ||
                         peer.starts_with("ipv6:%5B::1%5D") || peer.starts_with("unix:");
@@ -64,7 +54,7 @@ class InferenceService final : public v1::Inference::CallbackService {
                                                            const v1::GenerateRequest* request) override {
     if (const grpc::Status status = CheckKey(shared_, *context); !status.ok())
       return new FailedStream(status);
-    return StartGenerate(shared_, *context, *request);
+    return StartGenerate(shared_, *context, *request, KeyOf(*shared_.options.access->view(), *context));
   }
 
   grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context, const v1::ListModelsRequest*,
@@ -153,6 +143,22 @@ class AdminService final : public v1::Admin::CallbackService {
     return Done(context, grpc::Status::OK);
   }
 
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request,
+                                  v1::Replica* response) override {
+    if (const grpc::Status status = CheckOperator(shared_, *context); !status.ok())
+      return Done(context, status);
+    const auto drained = shared_.guard.With([&](Router& router) {
+      const auto view = router.FindReplica(request->replica());
+      if (view) router.SetDraining(view->id, !request->undrain(), Now());
+      return router.FindReplica(request->replica());
+    });
+    if (!drained)
+      return Done(context, {grpc::StatusCode::NOT_FOUND,
+                            absl::StrCat(request->replica().substr(0, 128), " is no replica.")});
+    ToMessage(*drained, *response);
+    return Done(context, grpc::Status::OK);
+  }
+
   grpc::ServerUnaryReactor* Stats(grpc::CallbackServerContext* context, const v1::StatsRequest*,
                                   v1::StatsResponse* response) override {
     if (const grpc::Status status = CheckOperator(shared_, *context); !status.ok())
@@ -191,7 +197,7 @@ class GrpcFront::Impl {
     builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
     builder.SetMaxReceiveMessageSize(static_cast<int>(shared_.options.max_message_bytes));
     builder.SetMaxSendMessageSize(static_cast<int>(shared_.options.max_message_bytes));
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, shared_.options.share_port ? 1 : 0);
     builder.RegisterService(&inference_).RegisterService(&fleet_).RegisterService(&admin_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0)

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "common/metrics.h"
+#include "router/gateway/access.h"
 #include "router/gateway/grpc_fleet.h"
 #include "router/gateway/router_guard.h"
 #include "router/gateway/upstream.h"
@@ -28,14 +28,13 @@ namespace kvring::router {
 
 struct GrpcFrontOptions {
   std::string listen = "127.0.0.1:0";
-  int max_attempts = 3;  // the first included
-  int max_losses = 2;    // as on the HTTP front
+  bool share_port = false;  // let a second process listen on the same port
+  int max_attempts = 3;     // the first included
+  int max_losses = 2;       // as on the HTTP front
   size_t max_message_bytes = size_t{64} << 20;
   bool decision_metadata = true;
   UpstreamTimeouts timeouts;
-  std::map<std::string, std::string> aliases;  // model name as asked -> as served
-  std::vector<std::string> api_keys;
-  std::map<std::string, std::string> replica_keys;  // by URL: bearer token that a replica wants
+  std::shared_ptr<Access> access = std::make_shared<Access>();  // shared with the HTTP front and reloads
 };
 
 /// What the front passes on; run on gRPC's threads, must not block.

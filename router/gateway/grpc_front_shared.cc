@@ -26,7 +26,7 @@ GrpcFrontShared::GrpcFrontShared(const GrpcFrontOptions& o, RouterGuard& g, Grpc
       guard(g),
       fleet(f),
       hooks(std::move(h)),
-      directory(g, o.replica_keys),
+      directory(g, o.access),
       bridge(o.timeouts),
       outcomes(OutcomeCounters(metrics)),
       retries(metrics.GetCounter("kvring_retries_total", "Attempts after the first of a request.")),
@@ -41,7 +41,8 @@ std::string GrpcFrontShared::NameOf(RequestId id) const {
 }
 
 std::string GrpcFrontShared::ResolveModel(const std::string& asked) {
-  if (const auto alias = options.aliases.find(asked); alias != options.aliases.end()) return alias->second;
+  const auto access = options.access->view();
+  if (const auto alias = access->aliases.find(asked); alias != access->aliases.end()) return alias->second;
   if (!asked.empty() && asked != "default") return asked;
   const auto models = guard.With([](Router& router) { return router.Models(); });
   return models.empty() ? asked : models.front();

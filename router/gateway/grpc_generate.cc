@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/log.h"
+#include "router/gateway/body_splice.h"
 #include "router/gateway/forward_head.h"
 #include "router/gateway/gateway.h"
 #include "router/gateway/grpc_answer.h"
@@ -30,10 +31,23 @@ void GenerateCall::Begin(Reactor* reactor) {
   absl::MutexLock lock(&mutex_);
   reactor_ = reactor;
   if (const auto error = ReadGrpcRequest(*message_, request_)) return Finish(StatusOf(*error));
+  if (!WithinLimits()) return;
   model_ = shared_.ResolveModel(request_.model);
+  if (key_ != nullptr && !key_->salt().empty()) request_.salt = key_->salt();
   if (request_.has_prompt()) prompt_ = request_.KeyFor(model_);
   Route();
   Proceed();
+}
+
+bool GenerateCall::WithinLimits() {
+  if (key_ == nullptr) return true;
+  const std::optional<Duration> wait = key_->Begin(started_);
+  key_begun_ = !wait;
+  if (!wait) return true;
+  decision_ = {.refusal = Refusal::kLimit, .retry_after = *wait};
+  shared_.outcomes[static_cast<size_t>(OutcomeClass::kRefused)]->Add();
+  RefuseWith({429, "rate_limit_error", "limit", "", "The limits of this API key are used up."});
+  return false;
 }
 
 bool GenerateCall::Route() {
@@ -88,11 +102,15 @@ void GenerateCall::Refuse() {
   if (empty && !models.empty() && std::find(models.begin(), models.end(), model_) == models.end()) {
     return Finish(StatusOf(openai::ModelNotFound(request_.model)));
   }
+  RefuseWith({empty ? 503 : 429, "server_error", "", "",
+              empty ? "No replica can take this request now." : "Too many requests are waiting."});
+}
+
+void GenerateCall::RefuseWith(const openai::ApiError& error) {
   const int64_t seconds = std::max<int64_t>(1, (decision_.retry_after.count() + 999'999'999) / 1'000'000'000);
   context_->AddTrailingMetadata("x-kvring-reason", std::string(RefusalName(decision_.refusal)));
   context_->AddTrailingMetadata("retry-after", absl::StrCat(seconds));
-  Finish(StatusOf({empty ? 503 : 429, "server_error", "", "",
-                   empty ? "No replica can take this request now." : "Too many requests are waiting."}));
+  Finish(StatusOf(error));
 }
 
 void GenerateCall::StartAttempt() {
@@ -108,6 +126,12 @@ void GenerateCall::StartAttempt() {
       {{"request", name_}, {"why", why}, {"attempt", attempt_}});
   AttemptFailed({502, "server_error", "replica_failed", "", "The replica could not be reached."},
                 OutcomeClass::kReplicaError);
+}
+
+std::string GenerateCall::BridgedBody() const {
+  std::string body = OpenAiBodyOf(*message_, model_);
+  if (key_ != nullptr && !key_->salt().empty()) SetString(body, "cache_salt", key_->salt());
+  return body;
 }
 
 CallTimes GenerateCall::Times() const {
@@ -131,12 +155,13 @@ absl::Status GenerateCall::StartAtReplica() {
                            .endpoint = endpoint,
                            .name = name_,
                            .chat = request_.chat,
-                           .body = OpenAiBodyOf(*message_, model_),
+                           .body = BridgedBody(),
                            .first_byte = Times().first_delta};
     running_ = shared_.bridge.Start(std::move(request), std::move(sink));
     return absl::OkStatus();
   }
   v1::GenerateRequest forward = *message_;
+  if (key_ != nullptr && !key_->salt().empty()) forward.set_cache_salt(key_->salt());
   if (!request_.model.empty() && model_ != request_.model) forward.set_model(model_);
   forward.set_request_id(name_);
   const auto started = grpc_->client().Start(std::move(forward), Times(), std::move(sink));
@@ -242,6 +267,8 @@ void GenerateCall::Complete(OutcomeClass outcome, const std::optional<UsageRepor
   shared_.guard.With(
       [&](Router& router) { router.OnComplete(id_, {.outcome = outcome, .usage = usage}, Now()); });
   shared_.outcomes[static_cast<size_t>(outcome)]->Add();
+  if (std::exchange(key_begun_, false))
+    key_->End(usage ? int64_t{usage->prompt_tokens} + usage->completion_tokens : 0);
 }
 
 // ---- the client's side ----
@@ -313,8 +340,8 @@ void GenerateCall::Detach() {
 // ---- reactor ----
 
 Reactor::Reactor(GrpcFrontShared& shared, grpc::CallbackServerContext& context,
-                 const v1::GenerateRequest& request)
-    : call_(std::make_shared<GenerateCall>(shared, context, request)) {
+                 const v1::GenerateRequest& request, std::shared_ptr<ApiKey> key)
+    : call_(std::make_shared<GenerateCall>(shared, context, request, std::move(key))) {
   call_->Begin(this);
 }
 void Reactor::OnWriteDone(bool ok) { call_->OnWritten(ok); }
@@ -326,8 +353,9 @@ void Reactor::OnDone() {
 
 grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(GrpcFrontShared& shared,
                                                               grpc::CallbackServerContext& context,
-                                                              const v1::GenerateRequest& request) {
-  return new Reactor(shared, context, request);
+                                                              const v1::GenerateRequest& request,
+                                                              std::shared_ptr<ApiKey> key) {
+  return new Reactor(shared, context, request, std::move(key));
 }
 
 }  // namespace kvring::router

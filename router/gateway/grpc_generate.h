@@ -34,9 +34,11 @@ struct GrpcFrontShared {
   const uint64_t name_salt;
 };
 
-/// Starts the call; the reactor deletes itself when it is done. `request` stays valid as long as the call.
+/// Starts the call, on account of `key` (null: none is needed); the reactor deletes itself when it is done.
+/// `request` stays valid as long as the call.
 grpc::ServerWriteReactor<v1::GenerateResponse>* StartGenerate(GrpcFrontShared& shared,
                                                               grpc::CallbackServerContext& context,
-                                                              const v1::GenerateRequest& request);
+                                                              const v1::GenerateRequest& request,
+                                                              std::shared_ptr<ApiKey> key);
 
 }  // namespace kvring::router

@@ -22,7 +22,8 @@ class GenerateCall;
 
 class Reactor final : public grpc::ServerWriteReactor<v1::GenerateResponse> {
  public:
-  Reactor(GrpcFrontShared& shared, grpc::CallbackServerContext& context, const v1::GenerateRequest& request);
+  Reactor(GrpcFrontShared& shared, grpc::CallbackServerContext& context, const v1::GenerateRequest& request,
+          std::shared_ptr<ApiKey> key);
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
@@ -34,8 +35,9 @@ class Reactor final : public grpc::ServerWriteReactor<v1::GenerateResponse> {
 class GenerateCall final : public QueueListener, public std::enable_shared_from_this<GenerateCall> {
  public:
   GenerateCall(GrpcFrontShared& shared, grpc::CallbackServerContext& context,
-               const v1::GenerateRequest& message)
+               const v1::GenerateRequest& message, std::shared_ptr<ApiKey> key)
       : shared_(shared),
+        key_(std::move(key)),
         id_(shared.NextId()),
         name_(IsUsableRequestName(message.request_id()) ? message.request_id() : shared.NameOf(id_)),
         started_(Now()),
@@ -57,6 +59,9 @@ class GenerateCall final : public QueueListener, public std::enable_shared_from_
   void GoOn(const Decision& decision);
   void Proceed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Route() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool WithinLimits() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RefuseWith(const openai::ApiError& error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string BridgedBody() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Refuse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartAttempt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   CallTimes Times() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -75,6 +80,7 @@ class GenerateCall final : public QueueListener, public std::enable_shared_from_
   void AddDecision() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   GrpcFrontShared& shared_;
+  const std::shared_ptr<ApiKey> key_;  // shared with the access rules, which may change meanwhile
   const RequestId id_;
   const std::string name_;
   const Instant started_;
@@ -88,6 +94,7 @@ class GenerateCall final : public QueueListener, public std::enable_shared_from_
   GrpcRequest request_ ABSL_GUARDED_BY(mutex_);
   std::string model_ ABSL_GUARDED_BY(mutex_);
   PromptKey prompt_ ABSL_GUARDED_BY(mutex_);
+  bool key_begun_ ABSL_GUARDED_BY(mutex_) = false;  // the key's limits count this request
   bool owes_completion_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<ReplicaId> excluded_ ABSL_GUARDED_BY(mutex_);
   Decision decision_ ABSL_GUARDED_BY(mutex_);

@@ -199,9 +199,7 @@ Attempt* GrpcUpstream::Start(const UpstreamRequest& request, AnswerSink& sink) {
     inbox_->Push({id, std::nullopt, "the replica has left the fleet"});
     return attempt.get();
   }
-  static const openai::RequestHead kNoHead;
-  attempt->answer.emplace(request.route, request.openai != nullptr ? *request.openai : kNoHead, request.body,
-                          attempt->replica->model());
+  attempt->answer.emplace(request, attempt->replica->model());
   if (request.route == GenerationRoute::kNone || request.openai == nullptr) {
     Refuse(id, {501, "invalid_request_error", "unsupported", "",
                 "The replicas of this model take chat completions and completions only."});

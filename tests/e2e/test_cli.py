@@ -159,3 +159,11 @@ def test_lab_timing_has_a_row_per_length():
     bad = subprocess.run([BIN, "lab", "timing", "--model", MODEL, "--lengths", "9000"], capture_output=True, text=True)
     assert bad.returncode == 2 and "--lengths" in bad.stderr and "8192" in bad.stderr
     assert subprocess.run([BIN, "lab", "timing", "--model", "/no/such.gguf"], capture_output=True).returncode == 1
+
+
+def test_drain_and_back(fleet):
+    name = fleet.router.replicas()[0]["id"]
+    assert json.loads(run("drain", name, "--router", fleet.grpc, "--json"))["state"] == "draining"
+    assert next(r["state"] for r in fleet.router.replicas() if r["id"] == name) == "draining"
+    assert json.loads(run("drain", name, "--undo", "--router", fleet.grpc, "--json"))["state"] == "up"
+    run("drain", "r-nobody", "--router", fleet.grpc, code=1)

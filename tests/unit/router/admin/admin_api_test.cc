@@ -64,7 +64,7 @@ TEST_F(AdminApiTest, Sec04_WithoutKeysOnlyTheSocketMakesACallerLocal) {
   request.target = "/dashboard";
   EXPECT_EQ(api_.Handle(request)->status, 403);
   const AdminApi keyed([this](absl::FunctionRef<void(Router&)> work) { work(*router_); },
-                       {.keys_configured = true});
+                       {.keys_configured = [] { return true; }});
   EXPECT_EQ(keyed.Handle(request)->status, 200);
 }
 
@@ -91,7 +91,7 @@ TEST_F(AdminApiTest, Backends_BadBodiesNameTheField) {
       {R"({"url":"ftp://a:1"})", "url"},
       {R"({"url":"127.0.0.1:80"})", "url"},
       {R"({})", "url"},
-      {R"({"url":"http://a:1","weight":0})", "weight"},
+      {R"({"url":"http://a:1","weight":-1})", "weight"},
       {R"({"url":"http://a:1","kv_tokens":-1})", "kv_tokens"},
       {R"({"url":"http://a:1","models":"m"})", "models"},
       {R"({"url":"http://a:1","colour":1})", "colour"}};

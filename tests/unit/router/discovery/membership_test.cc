@@ -34,16 +34,36 @@ class MembershipTest : public ::testing::Test {
 TEST_F(MembershipTest, Static_OneSpellingPerPlace_BadOnesNamed) {
   Membership membership(Access());
   ASSERT_TRUE(membership
-                  .AddStatic({{.url = "http://127.0.0.1:8001/"},
+                  .SetStatic({{.url = "http://127.0.0.1:8001/"},
                               {.url = "HTTP://127.0.0.1:8001"},
                               {.url = "grpc://127.0.0.1:9001"}})
                   .ok());
   ASSERT_EQ(Views().size(), 2u);
   EXPECT_EQ(Views()[0].url, "http://127.0.0.1:8001");
   const absl::Status bad =
-      membership.AddStatic({{.url = "http://127.0.0.1:8002"}, {.url = "ftp://127.0.0.1:1"}});
+      membership.SetStatic({{.url = "http://127.0.0.1:8002"}, {.url = "ftp://127.0.0.1:1"}});
   EXPECT_NE(bad.message().find("backends[1].url"), absl::string_view::npos) << bad;
   EXPECT_EQ(Views().size(), 2u);
+}
+
+TEST_F(MembershipTest, Static_SetAgain_FollowsTheList_AndLeavesOthersAlone) {
+  Membership membership(Access());
+  ASSERT_TRUE(
+      membership.SetStatic({{.url = "http://127.0.0.1:8001"}, {.url = "http://127.0.0.1:8002"}}).ok());
+  ASSERT_TRUE(membership.Register("127.0.0.1:9001", kFirst, {"m"}).ok());
+  With([](Router& router) { router.AddReplica({.url = "http://127.0.0.1:8009"}, Now()); });
+  const ReplicaId kept = Views()[1].id;
+  ASSERT_TRUE(
+      membership.SetStatic({{.url = "http://127.0.0.1:8002", .weight = 3}, {.url = "http://127.0.0.1:8003"}})
+          .ok());
+  std::vector<std::string> urls;
+  for (const ReplicaView& view : Views()) urls.push_back(view.url);
+  EXPECT_EQ(urls, (std::vector<std::string>{"http://127.0.0.1:8002", "grpc://127.0.0.1:9001",
+                                            "http://127.0.0.1:8009", "http://127.0.0.1:8003"}));
+  EXPECT_EQ(Views()[0].id, kept);
+  EXPECT_EQ(Views()[0].weight, 3);
+  EXPECT_FALSE(membership.SetStatic({{.url = "ftp://x"}}).ok());
+  EXPECT_EQ(Views().size(), 4u);
 }
 
 TEST_F(MembershipTest, Register_AddsAGrpcMember_AndRefusesWhatCannotBeReached) {
@@ -99,7 +119,7 @@ TEST_F(MembershipTest, LeaseOver_RemovedOnlyWhileProbesFail) {
 
 TEST_F(MembershipTest, StaticBackend_HasNoLease) {
   Membership membership(Access(), Duration(1));
-  ASSERT_TRUE(membership.AddStatic({{.url = "http://127.0.0.1:8001"}}).ok());
+  ASSERT_TRUE(membership.SetStatic({{.url = "http://127.0.0.1:8001"}}).ok());
   membership.ExpireLeases();
   EXPECT_EQ(Views().size(), 1u);
 }

@@ -408,7 +408,8 @@ TEST_F(GrpcFrontTest, Refusals_SayWhy) {
 TEST_F(GrpcFrontTest, FleetAdminModelsAndKeys) {
   ScriptedReplica replica(test::AnswerShort);
   std::string registered;
-  Start({replica.url()}, {.api_keys = {"secret"}},
+  Start({replica.url()},
+        {.access = std::make_shared<Access>(AccessRules{.keys = {{.name = "one", .key = "secret"}}})},
         {.on_register = [&](const std::string& address, Epoch,
                             std::vector<std::string>) -> absl::StatusOr<uint32_t> {
            registered = address;

@@ -64,6 +64,16 @@ TEST(SpliceString, ChangesTheTopLevelValueOnly) {
     EXPECT_FALSE(SpliceString(text, "model", "c")) << text;
 }
 
+TEST(SetString, AddsTheFirstMember_WhereItIsAbsent) {
+  std::string empty = " { } ", other = R"({"a":{"k":1}})", there = R"({"k":null,"k":"x"})";
+  SetString(empty, "k", "v\"");
+  SetString(other, "k", "v");
+  SetString(there, "k", "v");
+  EXPECT_EQ(empty, R"( {"k":"v\"" } )");
+  EXPECT_EQ(other, R"({"k":"v","a":{"k":1}})");
+  EXPECT_EQ(there, R"({"k":null,"k":"v"})");
+}
+
 TEST(FindTopLevelValue, RandomTextNeverRunsAway) {
   Random random(5);
   for (int i = 0; i < 50'000; ++i) {
