@@ -19,6 +19,9 @@
 
 namespace kvring {
 
+/// How the record of an answer to a chat begins, as the next turn will send it: its text follows.
+inline constexpr std::string_view kChatAnswerStart = "assistant\x1F";
+
 class CanonicalPrompt {
  public:
   static constexpr char kEndOfRecord = 0x1E;

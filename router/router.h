@@ -12,6 +12,7 @@
 // and whose time is over.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "common/ids.h"
 #include "common/instant.h"
 #include "router/fleet/health.h"
@@ -31,6 +33,8 @@
 #include "router/policy/retry_budget.h"
 
 namespace kvring::router {
+
+class Router;
 
 /// Whom the shell tells of a release. The core only passes it back.
 class QueueListener {
@@ -75,6 +79,9 @@ struct QueueStats {
   uint64_t no_endpoints = 0;  // timed out while all replicas were gone or cooling
   uint64_t full = 0;
 };
+
+/// Runs `work` alone with the core: how shells reach the one router of a process.
+using RouterAccess = std::function<void(absl::FunctionRef<void(Router&)> work)>;
 
 struct RouterConfig {
   std::string policy = "cache-aware";

@@ -269,7 +269,11 @@ void Router::Impl::OnComplete(RequestId id, const CompletionReport& report, Inst
   }
   if (Replica* replica = ReplicaOf(active)) {
     if (report.outcome == OutcomeClass::kOk && active.charge.awaiting()) OnFirstToken(id, now);
-    if (usage) Learn(active, *replica, *usage);
+    if (usage) {
+      Learn(active, *replica, *usage);
+    } else if (!report.generated_bytes.empty()) {
+      belief_.OnUsage(*active.prompt, active.model, *replica, {.generated_bytes = report.generated_bytes});
+    }
     Release(active, *replica, report.outcome, {}, now);
   }
   log_.Close(id, closing);

@@ -3,11 +3,14 @@
 #include <thread>
 
 #include "common/metrics.h"
+#include "common/net/http_server.h"
+#include "common/openai/api_error.h"
 #include "common/runtime/log.h"
 #include "common/status_macros.h"
 #include "deploy/cli/router_settings.h"
 #include "router/admin/admin_api.h"
 #include "router/discovery/membership.h"
+#include "router/events/kv_subscriber.h"
 #include "router/gateway/gateway.h"
 #include "router/gateway/grpc_fleet.h"
 #include "router/gateway/grpc_front.h"
@@ -30,6 +33,7 @@ class RouterProcess::Impl {
                {.keys_configured = [this] { return !keys_->view()->open(); },
                 .set_replica_key = [this](const std::string& url,
                                           const std::string& key) { keys_->SetReplicaKey(url, key); }}),
+        events_(access_),
         fleet_(guard_) {}
   ~Impl() { Stop(Duration{0}); }
 
@@ -43,6 +47,7 @@ class RouterProcess::Impl {
       if (grpc_ != nullptr) grpc_->Stop(deadline);
     });
     if (http_ != nullptr) http_->Stop(deadline);
+    admin_http_.reset();
     grpc.join();
     grpc_.reset();
     http_.reset();
@@ -64,6 +69,8 @@ class RouterProcess::Impl {
     return hooks;
   }
 
+  net::HttpResponse AnswerAdmin(const net::HttpRequest& request) const;
+
   v1::RouterConfig config_;                     // as it runs
   const std::shared_ptr<router::Access> keys_;  // shared with the fronts
   MetricRegistry metrics_;
@@ -71,19 +78,29 @@ class RouterProcess::Impl {
   router::RouterAccess access_;
   router::Membership membership_;
   router::AdminApi admin_;
+  router::KvSubscriber events_;
   router::GrpcFleet fleet_;
   std::unique_ptr<Gateway> http_;
+  std::unique_ptr<net::HttpServer> admin_http_;  // where admin has a listener of its own
   std::unique_ptr<router::GrpcFront> grpc_;
 };
 
 absl::Status RouterProcess::Impl::Start(const v1::RouterConfig& config, size_t ready_replicas) {
   KVRING_RETURN_IF_ERROR(membership_.SetStatic(BackendsOf(config)));
+  events_.SetSources(KvSourcesOf(config));
   fleet_.Refresh();
   router::GatewayOptions front = HttpOptions(config, ready_replicas);
   front.access = keys_;
-  KVRING_ASSIGN_OR_RETURN(
-      http_, Gateway::Start(front, guard_, metrics_, fleet_.Upstreams(),
-                            [this](const net::HttpRequest& request) { return admin_.Handle(request); }));
+  router::AdminHandler admin = [this](const net::HttpRequest& request) { return admin_.Handle(request); };
+  if (!config.admin().listen().empty()) {
+    admin = nullptr;
+    const auto answer = [this](const net::HttpRequest& request, net::ResponseWriter writer) {
+      writer.Reply(AnswerAdmin(request));
+    };
+    KVRING_ASSIGN_OR_RETURN(admin_http_, net::HttpServer::Start({.listen = config.admin().listen()}, answer));
+  }
+  KVRING_ASSIGN_OR_RETURN(http_,
+                          Gateway::Start(front, guard_, metrics_, fleet_.Upstreams(), std::move(admin)));
   if (!config.grpc_listen().empty()) {
     router::GrpcFrontOptions options = GrpcOptions(config);
     options.access = keys_;
@@ -92,10 +109,24 @@ absl::Status RouterProcess::Impl::Start(const v1::RouterConfig& config, size_t r
   Log(LogLevel::kInfo, "router", "serving",
       {{"http", http_address()},
        {"grpc", grpc_address()},
+       {"admin", admin_http_ == nullptr ? http_address() : admin_http_->address()},
        {"policy", config.policy()},
        {"threads", config.threads()},
        {"seed", config.seed()}});
   return absl::OkStatus();
+}
+
+// The gateway checks keys for the admin routes on its port; here they are checked alike.
+net::HttpResponse RouterProcess::Impl::AnswerAdmin(const net::HttpRequest& request) const {
+  const auto keys = keys_->view();
+  if (!keys->open() && keys->FindBearer(request.header("authorization").value_or("")) == nullptr) {
+    const openai::ApiError error{401, "authentication_error", "invalid_api_key", "",
+                                 "A valid API key is needed: Authorization: Bearer KEY."};
+    return net::JsonResponse(401, error.ToJson());
+  }
+  if (auto response = admin_.Handle(request)) return *std::move(response);
+  const openai::ApiError error{404, "invalid_request_error", "not_found", "", "There is no such route here."};
+  return net::JsonResponse(404, error.ToJson());
 }
 
 // Seed and threads that were drawn at the start are not the file's to change by saying nothing.
@@ -106,6 +137,7 @@ absl::Status RouterProcess::Impl::Reload(v1::RouterConfig config) {
   FillDefaults(config);
   keys_->Replace(AccessOf(config));  // before the members that need them
   KVRING_RETURN_IF_ERROR(membership_.SetStatic(BackendsOf(config)));
+  events_.SetSources(KvSourcesOf(config));
   fleet_.Refresh();
   if (const std::string waits = FieldsForRestart(config_, config); !waits.empty())
     Log(LogLevel::kWarn, "router", "changed settings that need a restart", {{"fields", waits}});

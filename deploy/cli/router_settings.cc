@@ -34,6 +34,17 @@ absl::Status CheckAddress(const char* field, const std::string& text) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", std::string(address.status().message())));
 }
 
+absl::Status CheckKvEvents(const v1::KvEvents& events, const std::string& path) {
+  const auto check = [&](const char* field, const std::string& endpoint) {
+    const absl::Status status = router::CheckKvEndpoint(endpoint);
+    return status.ok()
+               ? status
+               : absl::InvalidArgumentError(absl::StrCat(path, ".kv_events.", field, ": ", status.message()));
+  };
+  KVRING_RETURN_IF_ERROR(check("endpoint", events.endpoint()));
+  return events.replay().empty() ? absl::OkStatus() : check("replay", events.replay());
+}
+
 absl::Status CheckBackend(const v1::Backend& backend, int index) {
   const std::string path = absl::StrCat("backends[", index, "]");
   const auto url = net::ParseUrl(backend.url());
@@ -43,6 +54,7 @@ absl::Status CheckBackend(const v1::Backend& backend, int index) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ".url: '", backend.url(), "' is neither http:// nor grpc://"));
   }
+  if (backend.has_kv_events()) KVRING_RETURN_IF_ERROR(CheckKvEvents(backend.kv_events(), path));
   if (backend.kv_tokens() < 0) return absl::InvalidArgumentError(path + ".kv_tokens must not be negative");
   if (!backend.api_key().empty() && !backend.api_key_file().empty())
     return absl::InvalidArgumentError(path + ": api_key and api_key_file exclude each other");
@@ -220,6 +232,17 @@ std::vector<router::ReplicaSpec> BackendsOf(const v1::RouterConfig& config) {
   return backends;
 }
 
+std::vector<router::KvSource> KvSourcesOf(const v1::RouterConfig& config) {
+  std::vector<router::KvSource> sources;
+  for (const v1::Backend& backend : config.backends()) {
+    const auto url = router::NormalBackendUrl(backend.url());
+    if (!url.ok() || !backend.has_kv_events()) continue;
+    const v1::KvEvents& events = backend.kv_events();
+    sources.push_back({*url, events.endpoint(), events.replay(), events.topic()});
+  }
+  return sources;
+}
+
 std::string FieldsForRestart(const v1::RouterConfig& running, const v1::RouterConfig& wanted) {
   v1::RouterConfig a = running, b = wanted;
   for (v1::RouterConfig* config : {&a, &b}) {
@@ -240,6 +263,8 @@ absl::Status CheckRouterConfig(const v1::RouterConfig& given) {
   KVRING_RETURN_IF_ERROR(CheckAddress("listen", config.listen()));
   if (!config.grpc_listen().empty())
     KVRING_RETURN_IF_ERROR(CheckAddress("grpc_listen", config.grpc_listen()));
+  if (!config.admin().listen().empty())
+    KVRING_RETURN_IF_ERROR(CheckAddress("admin.listen", config.admin().listen()));
   for (int i = 0; i < config.backends_size(); ++i)
     KVRING_RETURN_IF_ERROR(CheckBackend(config.backends(i), i));
   KVRING_RETURN_IF_ERROR(CheckAccess(config));

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "kvring/v1/config.pb.h"
+#include "router/events/kv_subscriber.h"
 #include "router/gateway/access.h"
 #include "router/gateway/gateway.h"
 #include "router/gateway/grpc_front.h"
@@ -25,6 +26,7 @@ router::GatewayOptions HttpOptions(const v1::RouterConfig& config, size_t ready_
 router::GrpcFrontOptions GrpcOptions(const v1::RouterConfig& config);
 router::AccessRules AccessOf(const v1::RouterConfig& config);
 std::vector<router::ReplicaSpec> BackendsOf(const v1::RouterConfig& config);
+std::vector<router::KvSource> KvSourcesOf(const v1::RouterConfig& config);
 /// Changed fields that a running router does not follow, one per line; empty: none.
 std::string FieldsForRestart(const v1::RouterConfig& running, const v1::RouterConfig& wanted);
 

@@ -17,14 +17,10 @@
 #include <optional>
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "common/net/http_message.h"
 #include "router/router.h"
 
 namespace kvring::router {
-
-/// Runs `work` alone with the core (the gateway's guard).
-using RouterAccess = std::function<void(absl::FunctionRef<void(Router&)> work)>;
 
 struct AdminOptions {
   /// Whether API keys are configured now; empty: never.

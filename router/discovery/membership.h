@@ -3,13 +3,11 @@
 // ends expired leases.
 #pragma once
 
-#include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/net/event_loop.h"
@@ -17,9 +15,6 @@
 #include "router/router.h"
 
 namespace kvring::router {
-
-/// Runs `work` alone with the core (the gateway's guard).
-using RouterAccess = std::function<void(absl::FunctionRef<void(Router&)> work)>;
 
 class Membership final : private net::Ticked {
  public:

@@ -42,6 +42,7 @@ struct UsageReport {
 struct CompletionReport {
   OutcomeClass outcome = OutcomeClass::kOk;
   std::optional<UsageReport> usage;
+  std::string_view generated_bytes;  // as in UsageReport, where no usage was told
 };
 
 struct AttemptFailure {

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <limits>
 
+#include "common/openai/answer_text.h"
+
 namespace kvring::router {
 namespace {
 
@@ -83,8 +85,28 @@ void AnswerScanner::Begin(bool event_stream) {
   event_stream_ = event_stream;
 }
 
+void AnswerScanner::CollectText(std::string_view start) {
+  collecting_ = true;
+  start_bytes_ = start.size();
+  generated_ = start;
+}
+
+void AnswerScanner::Collect(std::string_view json) {
+  json_.assign(json);
+  collecting_ = openai::AppendAnswerText(json_, generated_) && generated_.size() <= kMostCollected;
+}
+
+std::string_view AnswerScanner::generated() {
+  if (collecting_ && !event_stream_) Collect(std::string(json_));
+  return collecting_ && generated_.size() > start_bytes_ ? std::string_view(generated_) : std::string_view();
+}
+
 void AnswerScanner::Feed(std::span<const std::string_view> data) {
   for (const std::string_view piece : data) {
+    if (collecting_ && !event_stream_) {
+      json_.append(piece);
+      collecting_ = json_.size() <= kMostCollected;
+    }
     if (event_stream_) {
       sse_.Feed(piece, [this](const net::SseEvent& event) { OnEvent(event); });
     } else if (piece.size() >= kTailBytes) {
@@ -105,11 +127,16 @@ void AnswerScanner::OnEvent(const net::SseEvent& event) {
     ++bad_events_;
   } else if (event.data.starts_with("{\"error\"") || event.type == "error") {
     error_seen_ = true;
-  } else if (auto usage = FindUsage(event.data)) {
-    usage_ = usage;
+  } else {
+    if (auto usage = FindUsage(event.data)) usage_ = usage;
+    if (collecting_) Collect(event.data);
   }
 }
 
-std::optional<UsageReport> AnswerScanner::usage() const { return event_stream_ ? usage_ : FindUsage(tail_); }
+std::optional<UsageReport> AnswerScanner::usage() {
+  std::optional<UsageReport> usage = event_stream_ ? usage_ : FindUsage(tail_);
+  if (usage) usage->generated_bytes = generated();
+  return usage;
+}
 
 }  // namespace kvring::router

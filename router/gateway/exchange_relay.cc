@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/canonical_prompt.h"
 #include "common/openai/response_writer.h"
 #include "common/runtime/clock.h"
 #include "router/gateway/exchange.h"
@@ -65,7 +66,12 @@ void Exchange::ShapeAnswer(const AnswerHead& head) {
   const net::HeaderField* coding = Find(head.fields, "content-encoding");
   const bool plain = coding == nullptr || net::EqualIgnoringCase(coding->value, "identity");
   scan_ = plain && head.status < 300 && (shape_.event_stream || route_ != GenerationRoute::kNone);
-  if (scan_) scanner_.Begin(shape_.event_stream);
+  if (!scan_) return;
+  scanner_.Begin(shape_.event_stream);
+  // Engines behind gRPC tell the text beside the bytes.
+  const bool collects = has_prompt_ && prompt_.unit == PromptUnit::kBytes && openai_.n == 1;
+  if (collects && endpoint_->url.scheme == "http")
+    scanner_.CollectText(route_ == GenerationRoute::kChat ? kChatAnswerStart : std::string_view());
 }
 
 void Exchange::OnBody(const AnswerBytes& bytes) {

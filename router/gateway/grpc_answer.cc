@@ -65,9 +65,7 @@ OutcomeClass OutcomeOfError(int http_status) {
   return OutcomeClass::kClientError;
 }
 
-std::string AnswerPrefix(bool chat) {
-  return chat ? absl::StrCat("assistant", std::string(1, CanonicalPrompt::kEndOfRole)) : "";
-}
+std::string AnswerPrefix(bool chat) { return chat ? std::string(kChatAnswerStart) : ""; }
 
 GrpcAnswer::GrpcAnswer(const UpstreamRequest& request, const std::string& replica_model)
     : to_head_request_(request.to_head_request),

@@ -140,3 +140,20 @@ def test_keys_hold_for_registration_and_commands(tmp_path):
     finally:
         for process in (stranger, member, router):
             process.stop()
+
+
+def test_admin_on_a_port_of_its_own(tmp_path):
+    http, admin = free_ports(2)
+    path = tmp_path / "router.yaml"
+    path.write_text(f"listen: 127.0.0.1:{http}\nadmin:\n  listen: 127.0.0.1:{admin}\n")
+    router = ConfiguredRouter(path)
+    try:
+        until(lambda: "serving" in router.output(), "it serves")
+        assert get(f"http://127.0.0.1:{http}/admin/v1/policy").status == 404
+        assert get(f"http://127.0.0.1:{admin}/admin/v1/policy").json["policy"] == "cache-aware"
+        assert get(f"http://127.0.0.1:{admin}/nothing").status == 404
+        path.write_text(path.read_text() + "api_keys:\n  - name: ops\n    key: K1\n")
+        until(lambda: get(f"http://127.0.0.1:{admin}/dashboard").status == 401, "a key is wanted there too")
+        assert get(f"http://127.0.0.1:{admin}/dashboard", headers={"Authorization": "Bearer K1"}).status == 200
+    finally:
+        router.stop()

@@ -1,4 +1,4 @@
-// What the fuzz targets of replica text share: a check that ends the run with exit code 3, so that a canary
+// What the fuzz targets with a corpus share: a check that ends the run with exit code 3, so that a canary
 // build, whose check is wrong on purpose, is told from a crash.
 #pragma once
 

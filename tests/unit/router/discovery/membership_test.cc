@@ -50,7 +50,7 @@ TEST_F(MembershipTest, Static_SetAgain_FollowsTheList_AndLeavesOthersAlone) {
   Membership membership(Access());
   ASSERT_TRUE(
       membership.SetStatic({{.url = "http://127.0.0.1:8001"}, {.url = "http://127.0.0.1:8002"}}).ok());
-  ASSERT_TRUE(membership.Register("127.0.0.1:9001", kFirst, {"m"}).ok());
+  ASSERT_TRUE(membership.Register("127.0.0.1:9001", kFirstEpoch, {"m"}).ok());
   With([](Router& router) { router.AddReplica({.url = "http://127.0.0.1:8009"}, Now()); });
   const ReplicaId kept = Views()[1].id;
   ASSERT_TRUE(

@@ -53,6 +53,53 @@ TEST(AnswerScanner, GRP02_ErrorInsideAnOkStream_IsSeen) {
   EXPECT_EQ(scanner.events(), 2u);
 }
 
+TEST(AnswerScanner, GeneratedText_OfStreamsAndWholeAnswers_InAnyPieces) {
+  const std::string stream =
+      "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n"
+      "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\\n\\ud83d\\ude00\"}}]}\n\n"
+      "data: {\"choices\":[{\"index\":1,\"delta\":{\"content\":\"other\"}}]}\n\n"
+      "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":null},\"finish_reason\":\"stop\"}]}\n\n"
+      "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
+  const std::string whole =
+      R"({"choices":[{"index":0,"message":{"role":"assistant","content":"a\n😀","tool_calls":null}}],)"
+      R"("usage":{"prompt_tokens":3,"completion_tokens":2}})";
+  for (const bool is_stream : {true, false}) {
+    const std::string& text = is_stream ? stream : whole;
+    for (const size_t step : {size_t{1}, size_t{7}, text.size()}) {
+      AnswerScanner scanner;
+      scanner.Begin(is_stream);
+      scanner.CollectText("assistant\x1F");
+      for (size_t at = 0; at < text.size(); at += step) {
+        const std::string_view piece[] = {std::string_view(text).substr(at, step)};
+        scanner.Feed(piece);
+      }
+      EXPECT_EQ(scanner.usage()->generated_bytes,
+                "assistant\x1F"
+                "a\n😀")
+          << step;
+    }
+  }
+}
+
+TEST(AnswerScanner, GeneratedText_WithToolCalls_TooLong_OrNone_IsNotTaken) {
+  const auto generated = [](const std::string& json) {
+    AnswerScanner scanner;
+    scanner.Begin(false);
+    scanner.CollectText("assistant\x1F");
+    const std::string_view piece[] = {json};
+    scanner.Feed(piece);
+    return std::string(scanner.generated());
+  };
+  EXPECT_EQ(generated(R"({"choices":[{"index":0,"message":{"content":"a","tool_calls":[{"id":"x"}]}}]})"),
+            "");
+  EXPECT_EQ(generated(R"({"choices":[{"index":0,"message":{"content":null}}]})"), "");
+  EXPECT_EQ(generated(R"({"choices":[{"index":0,"message":{"content":[1]}}]})"), "");
+  EXPECT_EQ(generated(R"({"choices":7})"), "");
+  EXPECT_EQ(generated("no JSON"), "");
+  EXPECT_EQ(generated(R"({"choices":[{"text":")" + std::string(300 << 10, 'x') + R"("}]})"), "");
+  EXPECT_EQ(generated(R"({"choices":[{"text":"t"}]})"), "assistant\x1Ft");
+}
+
 TEST(SpliceString, ChangesTheTopLevelValueOnly) {
   std::string json = R"( { "a" : {"model":"x"}, "b":["model","y"], "model"  :  "old\"\\" , "n":1e5 } )";
   ASSERT_TRUE(SpliceString(json, "model", "n\"ew"));

@@ -100,6 +100,37 @@ TEST(Relay, PRX05_UsageWhereverItStands_IsRecorded) {
   }
 }
 
+// The next turn sends the answer back: it is known there, though the replica told nothing but text.
+TEST(Relay, GeneratedTextOfHttpReplicas_CountsForTheNextTurn) {
+  const std::string said(2000, 'y');
+  for (const bool stream : {false, true}) {
+    ScriptedUpstream upstream([&](RawSocket& socket, const Request&) {
+      if (stream) {
+        socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()),
+                                 Chunk(Delta(said)), Chunk(Event("[DONE]")), "0\r\n\r\n"));
+      } else {
+        socket.Send(
+            Json(200, absl::StrCat(R"({"choices":[{"index":0,"message":{"content":")", said,
+                                   R"("}}],"usage":{"prompt_tokens":500,"completion_tokens":500}})")));
+      }
+    });
+    GatewayFixture fixture;
+    fixture.Add(upstream.url());
+    fixture.Start();
+    RawSocket client = fixture.Connect();
+    const std::string question(2000, 'x');
+    ASSERT_TRUE(client.Send(PostBody(ChatBody(stream, question))));
+    EXPECT_EQ(ReadAnswer(client).status(), 200);
+    const std::string next = absl::StrCat(R"({"model":"m","messages":[{"role":"user","content":")", question,
+                                          R"("},{"role":"assistant","content":")", said,
+                                          R"("},{"role":"user","content":"go on"}]})");
+    ASSERT_TRUE(client.Send(PostBody(next)));
+    const std::string name = "x-kvring-predicted-cached-tokens: ";
+    const Answer answer = ReadAnswer(client);
+    EXPECT_GT(std::stoi(answer.head.substr(answer.head.find(name) + name.size())), 900) << stream;
+  }
+}
+
 TEST(Relay, PRX09_BrokenEvent_PassesAndIsCounted_ReplicaNotPenalised) {
   std::string body;
   for (int i = 0; i < 60; ++i) body += (i == 9 ? "data: {\"bro\n\n" : "") + Delta("x");

@@ -62,6 +62,7 @@ class Worker {
       if (decision.replica) router.OnDispatch(id, Now());
       return decision.replica.has_value();
     });
+    if (random_.Below(8) == 0) std::this_thread::yield();  // requests overlap also on a busy machine
     if (placed && random_.Below(2) == 0) guard_.With([&](Router& router) { router.OnFirstToken(id, Now()); });
     const auto outcome = !placed                 ? OutcomeClass::kRefused
                          : random_.Below(4) == 0 ? OutcomeClass::kClientAbort
