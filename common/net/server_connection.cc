@@ -354,7 +354,9 @@ void ServerConnection::Cut() {
 
 void ServerConnection::CloseSoon() {
   close_after_ = true;
-  if (state_ == State::kIdle) Close();
+  if (state_ != State::kIdle) return;
+  ErrorCode ignored;
+  if (socket_.available(ignored) == 0) Close();  // else its request is here already, and is answered
 }
 
 void ServerConnection::Close() {

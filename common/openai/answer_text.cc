@@ -24,7 +24,8 @@ bool AppendMessage(json::value value, std::string& out) {
     if (std::move(entry).get(field) || field.unescaped_key().get(key)) return false;
     if (key == "content" && !AppendString(field.value(), out)) return false;
     bool null = false;
-    if (key == "tool_calls" && !(field.value().is_null().get(null) == simdjson::SUCCESS && null)) return false;
+    if (key == "tool_calls" && !(field.value().is_null().get(null) == simdjson::SUCCESS && null))
+      return false;
   }
   return true;
 }

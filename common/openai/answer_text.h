@@ -6,8 +6,8 @@
 
 namespace kvring::openai {
 
-/// Appends the text of choice 0 of `json` to `out`: choices[].delta.content, .message.content or .text. False:
-/// the answer holds more than text (tool calls), or is no answer; `out` may have grown. `json` may be
+/// Appends the text of choice 0 of `json` to `out`: choices[].delta.content, .message.content or .text.
+/// False: the answer holds more than text (tool calls), or is no answer; `out` may have grown. `json` may be
 /// reallocated for padding, never changed.
 bool AppendAnswerText(std::string& json, std::string& out);
 

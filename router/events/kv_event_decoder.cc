@@ -60,7 +60,7 @@ class Decoder {
     const bool known = SetKind(in_.TakeString(), event);
     const std::span<const std::string_view> names = NamesOf(event.kind);
     for (size_t i = 0; i + 1 < fields && !in_.failed(); ++i)
-      known && i < names.size() ? TakeField(names[i], event) : in_.Skip();
+      known&& i < names.size() ? TakeField(names[i], event) : in_.Skip();
     return known && Complete(event);
   }
 
@@ -111,7 +111,9 @@ class Decoder {
     }
   }
 
-  uint64_t TakeHash() { return in_.Peek() == Kind::kInteger ? in_.TakeInteger() : HashName(in_.TakeString()); }
+  uint64_t TakeHash() {
+    return in_.Peek() == Kind::kInteger ? in_.TakeInteger() : HashName(in_.TakeString());
+  }
 
   void TakeHashes(KvEvent& event) {
     for (size_t left = in_.TakeArray(); left > 0 && !in_.failed(); --left) event.hashes.push_back(TakeHash());

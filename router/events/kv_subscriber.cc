@@ -59,7 +59,9 @@ uint64_t BigEndian(std::string_view bytes) {
 }
 
 // The last two frames are sequence and payload; before them stands the topic, or the empty frame of a reply.
-bool IsMessage(const std::vector<std::string>& frames) { return frames.size() >= 2 && frames.end()[-2].size() == 8; }
+bool IsMessage(const std::vector<std::string>& frames) {
+  return frames.size() >= 2 && frames.end()[-2].size() == 8;
+}
 
 class Source {
  public:

@@ -1,7 +1,7 @@
 // KvSubscriber: listens to engines that publish their cache events over ZeroMQ (vLLM, SGLang) and tells them
 // to the core, in order. One thread for all. A message is [topic, 8-byte sequence, payload]; what was missed
-// is asked for at the replay endpoint ([empty, 8-byte first sequence] -> [empty, sequence, payload]…, ended by
-// sequence -1), where there is one; what nobody can repeat is given up, and the core goes on with what is
+// is asked for at the replay endpoint ([empty, 8-byte first sequence] -> [empty, sequence, payload]…, ended
+// by sequence -1), where there is one; what nobody can repeat is given up, and the core goes on with what is
 // told from then on. A sequence that starts again at 0 is another life of the engine. The core shows gaps and
 // says what it believes meanwhile (EventsView). Thread-safe.
 #pragma once

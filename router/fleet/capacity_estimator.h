@@ -26,7 +26,7 @@ class CapacityEstimator {
     if (seen.predicted - seen.cached > noise) {
       Cut(seen);
     } else if (tokens_ > 0 && seen.cached - seen.predicted > noise) {
-      tokens_ += std::min(seen.cached - seen.predicted, tokens_ / 50);
+      tokens_ += std::min(seen.cached - seen.predicted, tokens_ / 4);
     }
   }
 

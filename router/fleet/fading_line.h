@@ -15,7 +15,8 @@ struct FadingLine {
     xx = xx * keep + at * at;
     xy = xy * keep + at * value;
   }
-  /// The slope, drawn towards `usual` as by samples of that slope with `spread` = their count · variance of x.
+  /// The slope, drawn towards `usual` as by samples of that slope with `spread` = their count · variance of
+  /// x.
   double Slope(double usual, double spread) const {
     const double variance = n > 0 ? xx - x * x / n : 0, covariance = n > 0 ? xy - x * y / n : 0;
     return (covariance + spread * usual) / (variance + spread);

@@ -136,10 +136,18 @@ class Prober::Probe final : public AnswerSink {
     if (restarted || before.kv_tokens != metrics_.kv_tokens || before.block_size != metrics_.block_size)
       TellFacts();
     if (!metrics_.running) return TellLoadUnknown("/metrics tells no requests running");
-    constexpr auto count = [](int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, 1 << 30)); };
-    const LoadReport load{.running = count(*metrics_.running),
-                          .waiting = count(metrics_.waiting.value_or(0))};
-    prober_.guard_.With([&](Router& router) { router.OnLoadReport(endpoint_->replica, load, Now()); });
+    TellLoad(*metrics_.running + metrics_.waiting.value_or(0));
+  }
+
+  // A page is a second old when the next one comes, our own counts are exact at any time: only what others
+  // sent there is taken from it, smoothed, since the two counts are not of one moment.
+  void TellLoad(int64_t requests) {
+    prober_.guard_.With([&](Router& router) {
+      const auto view = router.FindReplica(endpoint_->name);
+      const int64_t own = view ? view->in_flight : 0;
+      others_ = (others_ + static_cast<double>(std::clamp<int64_t>(requests - own, 0, 1 << 30))) / 2;
+      router.OnLoadReport(endpoint_->replica, {.running = static_cast<int32_t>(others_)}, Now());
+    });
   }
 
   void TellLoadUnknown(std::string_view why) {
@@ -177,6 +185,7 @@ class Prober::Probe final : public AnswerSink {
   bool models_known_ = false;
   std::vector<std::string> models_;
   EngineMetrics metrics_;
+  double others_ = 0;  // requests on the replica that are not ours
   std::string head_;
   std::string body_;
   Instant due_{};

@@ -63,7 +63,8 @@ TEST(KvEventDecoder, Maps_AsNewerVllmWritesThem) {
 
 // ["BlockStored",[5],null,[1,2],2,lora_id,medium,lora_name,extra_keys,group_idx] with the tail as given.
 KvEvent StoredWith(const std::string& tail, char fields) {
-  const std::string head = absl::HexStringToBytes("92cb3ff80000000000009100ab426c6f636b53746f7265649105c092010202");
+  const std::string head =
+      absl::HexStringToBytes("92cb3ff80000000000009100ab426c6f636b53746f7265649105c092010202");
   std::string payload = head;
   payload[11] = static_cast<char>(0x90 + fields);
   const KvEventBatch batch = Decode(payload + absl::HexStringToBytes(tail));
@@ -71,22 +72,22 @@ KvEvent StoredWith(const std::string& tail, char fields) {
 }
 
 TEST(KvEventDecoder, WhatRoutingCannotUse_IsMarked) {
-  EXPECT_TRUE(StoredWith("", 5).plain);                          // nothing behind block_size
-  EXPECT_FALSE(StoredWith("03c0", 7).plain);                     // an adapter known by number only
-  EXPECT_TRUE(StoredWith("03c0a161", 8).plain);                  // … whose name follows: "a"
+  EXPECT_TRUE(StoredWith("", 5).plain);          // nothing behind block_size
+  EXPECT_FALSE(StoredWith("03c0", 7).plain);     // an adapter known by number only
+  EXPECT_TRUE(StoredWith("03c0a161", 8).plain);  // … whose name follows: "a"
   EXPECT_EQ(StoredWith("03c0a161", 8).adapter, "a");
-  EXPECT_FALSE(StoredWith("c0a3435055", 7).on_gpu);              // "CPU"
-  EXPECT_FALSE(StoredWith("c0c0c09191a473616c74", 9).plain);     // salted
-  EXPECT_TRUE(StoredWith("c0c0c091c0", 9).plain);                // extra keys, but none for this block
-  EXPECT_TRUE(StoredWith("03c0a1619191a161", 9).plain);          // the adapter's name again
-  EXPECT_FALSE(StoredWith("03c0a1619192a161a162", 9).plain);     // … and a salt
-  EXPECT_FALSE(StoredWith("c0c0c0c001", 10).plain);              // the second cache group
-  EXPECT_TRUE(StoredWith("c0c0c0c000a3657874", 11).plain);       // a field of the future
+  EXPECT_FALSE(StoredWith("c0a3435055", 7).on_gpu);           // "CPU"
+  EXPECT_FALSE(StoredWith("c0c0c09191a473616c74", 9).plain);  // salted
+  EXPECT_TRUE(StoredWith("c0c0c091c0", 9).plain);             // extra keys, but none for this block
+  EXPECT_TRUE(StoredWith("03c0a1619191a161", 9).plain);       // the adapter's name again
+  EXPECT_FALSE(StoredWith("03c0a1619192a161a162", 9).plain);  // … and a salt
+  EXPECT_FALSE(StoredWith("c0c0c0c001", 10).plain);           // the second cache group
+  EXPECT_TRUE(StoredWith("c0c0c0c000a3657874", 11).plain);    // a field of the future
 }
 
 TEST(KvEventDecoder, UnknownEvent_IsSkipped_OthersAreRead) {
-  const KvEventBatch batch =
-      Decode(absl::HexStringToBytes("92cb3ff80000000000009292a34e65778101c091b0416c6c426c6f636b73436c6561726564"));
+  const KvEventBatch batch = Decode(
+      absl::HexStringToBytes("92cb3ff80000000000009292a34e65778101c091b0416c6c426c6f636b73436c6561726564"));
   ASSERT_EQ(batch.events.size(), 1u);
   EXPECT_EQ(batch.events[0].kind, KvEvent::Kind::kCleared);
 }
@@ -103,10 +104,12 @@ TEST(KvEventDecoder, CutAnywhere_OrWithMoreBehind_IsAnErrorThatNamesTheOffset) {
 }
 
 TEST(KvEventDecoder, LengthsThatLie_CostNothing) {
-  // A batch with 2^32 - 1 events, hashes, tokens; a nested array of 100 levels; tokens that do not fill the blocks.
-  for (const char* hex : {"92cb3ff8000000000000ddffffffff", "92cb3ff80000000000009197ab426c6f636b53746f726564ddffffffff",
-                          "92cb3ff80000000000009195ab426c6f636b53746f7265649105c0ddffffffff02",
-                          "92cb3ff80000000000009195ab426c6f636b53746f7265649105c0910102"})
+  // A batch with 2^32 - 1 events, hashes, tokens; a nested array of 100 levels; tokens that do not fill the
+  // blocks.
+  for (const char* hex :
+       {"92cb3ff8000000000000ddffffffff", "92cb3ff80000000000009197ab426c6f636b53746f726564ddffffffff",
+        "92cb3ff80000000000009195ab426c6f636b53746f7265649105c0ddffffffff02",
+        "92cb3ff80000000000009195ab426c6f636b53746f7265649105c0910102"})
     EXPECT_FALSE(DecodeKvEvents(absl::HexStringToBytes(hex)).ok()) << hex;
   EXPECT_FALSE(DecodeKvEvents(std::string(100, '\x91')).ok());
 }
