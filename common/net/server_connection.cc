@@ -19,6 +19,7 @@ constexpr size_t kMinRoomAfterHead = 4 << 10;
 constexpr size_t kKeptBody = 256 << 10;  // larger body strings are freed between requests
 constexpr size_t kBodyStep = 256 << 10;  // a declared length is believed only as far as bytes arrive
 constexpr size_t kJsonPadding = 64;      // room that JSON parsers want behind a body
+constexpr Duration kFreshTime = std::chrono::milliseconds(200);
 constexpr Duration kLingerTime = std::chrono::seconds(2);
 constexpr uint64_t kLingerBytes = 4 << 20;
 
@@ -356,7 +357,9 @@ void ServerConnection::CloseSoon() {
   close_after_ = true;
   if (state_ != State::kIdle) return;
   ErrorCode ignored;
-  if (socket_.available(ignored) == 0) Close();  // else its request is here already, and is answered
+  if (serial_ > 0 && socket_.available(ignored) == 0) return Close();
+  // Its request is here, or on its way: who has just connected did so to ask something.
+  deadline_ = std::min(deadline_, Now() + kFreshTime);
 }
 
 void ServerConnection::Close() {
