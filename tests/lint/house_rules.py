@@ -106,7 +106,7 @@ def check_file(root, path):
 
 
 def files_of(root):
-    if os.path.isdir(os.path.join(root, ".git")):
+    if os.path.exists(os.path.join(root, ".git")):
         listed = subprocess.run(["git", "-C", root, "ls-files"], check=True, capture_output=True, text=True).stdout.split("\n")
         return [path for path in listed if path and os.path.exists(os.path.join(root, path))]
     return [os.path.relpath(os.path.join(folder, name), root) for folder, _, names in os.walk(root) for name in names]
