@@ -116,7 +116,8 @@ TEST(SlidingWindowTest, Engine_SmallPoolAndPrefixCache_AllTokensEqualTheReferenc
       int32_t added = 0;
       for (size_t i = 0; i < cases.size(); ++i) {
         if (cases[i].window != window) continue;
-        ASSERT_TRUE(driver.Add(Greedy(100 * round + i, cases[i].answer.prompt, 32)).ok());
+        const auto tokens = static_cast<int32_t>(cases[i].answer.greedy.size());
+        ASSERT_TRUE(driver.Add(Greedy(100 * round + i, cases[i].answer.prompt, tokens)).ok());
         ++added;
       }
       ASSERT_EQ(added, 2);
