@@ -175,8 +175,10 @@ struct Sum {
 
   void Add(const Turn& turn) {
     if (last_length > 0) {
-      cached += turn.cached_tokens;
-      reusable += std::min(last_length, turn.prompt_tokens - 1) / kBlock * kBlock;
+      const int32_t whole = std::min(last_length, turn.prompt_tokens - 1) / kBlock * kBlock;
+      reusable += whole;
+      // A conversation that says what another said before finds more than its own.
+      cached += std::min(turn.cached_tokens, whole);
       moves += turn.replica != last_replica;
       ttft_ms += ToMillis(turn.ttft) / (kTurns - 1);
     }
