@@ -1,16 +1,13 @@
 // Runs the block manager's fuzz target without libFuzzer: seeded byte strings, half of them spliced
 // from earlier ones. First the canary: a broken model must be noticed.
-//   block_manager_fuzz [RUNS [SEED [SECONDS]]]     SECONDS: runs until they are over, whatever RUNS says
-#include <chrono>
+//   block_manager_fuzz [RUNS [SEED]]     RUNS with an s, like 600s: for that many seconds
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "tests/fuzz/fuzz_loop.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 std::string RunBlockManagerTrial(const uint8_t* data, size_t size, bool broken_model);
 
 namespace {
@@ -47,28 +44,17 @@ bool CanarySings(Random& random) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const long runs = argc > 1 ? std::atol(argv[1]) : 4000;
-  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
-  const std::chrono::seconds limit(argc > 3 ? std::atol(argv[3]) : 0);
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  Random random(seed);
+  const FuzzPlan plan(std::span(argv, static_cast<size_t>(argc)).subspan(1), "4000");
+  Random random(plan.seed);
   if (!CanarySings(random)) {
     std::fprintf(stderr, "a broken model was not noticed\n");
     return 1;
   }
   std::vector<Input> kept;
-  const auto end = std::chrono::steady_clock::now() + limit;
-  long done = 0;
-  for (; limit.count() > 0 ? std::chrono::steady_clock::now() < end : done < runs; ++done) {
-    Input input = kept.empty() || random.Below(2) == 0 ? Fresh(random) : Spliced(kept, random);
+  return RunFuzz(plan, random, [&](Random& r) -> const Input& {
+    Input input = kept.empty() || r.Below(2) == 0 ? Fresh(r) : Spliced(kept, r);
     if (input.size() > 6000) input.resize(6000);
-    LLVMFuzzerTestOneInput(input.data(), input.size());
-    if (kept.size() < kKept) {
-      kept.push_back(std::move(input));
-    } else {
-      kept[random.Below(kKept)] = std::move(input);
-    }
-  }
-  std::printf("%ld runs\n", done);
-  return 0;
+    Input& place = kept.size() < kKept ? kept.emplace_back() : kept[r.Below(kKept)];
+    return place = std::move(input);
+  });
 }

@@ -2,18 +2,14 @@
 // files and of the grammars in question more often than chance.
 //   x_fuzz CORPUS [RUNS [SEED]]        RUNS with an s, like 600s: for that many seconds
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
 
-#include "common/random.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+#include "tests/fuzz/fuzz_loop.h"
 
 namespace {
 
@@ -107,21 +103,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s CORPUS [RUNS|SECONDSs [SEED]]\n", argv[0]);
     return 2;
   }
-  const std::string amount = argc > 2 ? argv[2] : "20000";
-  const bool timed = amount.ends_with('s');
-  const long limit = std::atol(amount.c_str());
-  const uint64_t seed = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1;
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
-  Random random(seed);
+  const FuzzPlan plan(std::span(argv, static_cast<size_t>(argc)).subspan(2), "20000");
+  Random random(plan.seed);
   const std::vector<std::string> corpus = ReadCorpus(argv[1]);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(limit);
-  long runs = 0;
-  for (; timed ? std::chrono::steady_clock::now() < end : runs < limit; ++runs) {
-    std::string bytes = corpus[random.Below(corpus.size())];
-    for (uint64_t edits = random.Below(8); edits > 0; --edits) Mutate(bytes, corpus, random);
-    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  }
-  std::printf("%ld runs\n", runs);
-  return 0;
+  return RunFuzz(plan, random, [&](Random& r) {
+    std::string bytes = corpus[r.Below(corpus.size())];
+    for (uint64_t edits = r.Below(8); edits > 0; --edits) Mutate(bytes, corpus, r);
+    return bytes;
+  });
 }

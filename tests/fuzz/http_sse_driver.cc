@@ -1,15 +1,11 @@
 // Runs the HTTP and SSE fuzz targets without libFuzzer: seeded mutations of the target's own good inputs,
 // with the bytes that matter to both grammars more often than chance.
-//   http_fuzz [RUNS [SEED]]
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
+//   http_fuzz [RUNS [SEED]]     RUNS with an s, like 600s: for that many seconds
 #include <string>
 #include <vector>
 
-#include "common/random.h"
+#include "tests/fuzz/fuzz_loop.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 std::vector<std::string> FuzzSeeds();
 
 namespace {
@@ -54,17 +50,13 @@ void Mutate(std::string& bytes, const std::vector<std::string>& seeds, Random& r
 }  // namespace
 
 int main(int argc, char** argv) {
-  const long runs = argc > 1 ? std::atol(argv[1]) : 200'000;
-  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  Random random(seed);
+  const FuzzPlan plan(std::span(argv, static_cast<size_t>(argc)).subspan(1), "200000");
+  Random random(plan.seed);
   const std::vector<std::string> seeds = FuzzSeeds();
-  for (long run = 0; run < runs; ++run) {
-    std::string bytes = seeds[random.Below(seeds.size())];
-    bytes[0] = static_cast<char>(random.Next());
-    for (uint64_t edits = random.Below(6); edits > 0; --edits) Mutate(bytes, seeds, random);
-    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  }
-  std::printf("%ld runs\n", runs);
-  return 0;
+  return RunFuzz(plan, random, [&](Random& r) {
+    std::string bytes = seeds[r.Below(seeds.size())];
+    bytes[0] = static_cast<char>(r.Next());
+    for (uint64_t edits = r.Below(6); edits > 0; --edits) Mutate(bytes, seeds, r);
+    return bytes;
+  });
 }

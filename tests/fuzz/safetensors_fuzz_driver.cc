@@ -1,15 +1,10 @@
 // Runs the safetensors fuzz target without libFuzzer: seeded mutations (bytes, pieces of syntax, numbers,
 // cuts) of a good file and of a good config.json.
-//   safetensors_fuzz [RUNS [SEED]]
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
+//   safetensors_fuzz [RUNS [SEED]]     RUNS with an s, like 600s: for that many seconds
 #include <cstring>
 #include <string>
 
-#include "common/random.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+#include "tests/fuzz/fuzz_loop.h"
 
 namespace {
 
@@ -57,15 +52,11 @@ void Mutate(std::string& bytes, Random& random) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const long runs = argc > 1 ? std::atol(argv[1]) : 20000;
-  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
-  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  Random random(seed);
-  for (long i = 0; i < runs; ++i) {
-    std::string bytes = random.Below(2) == 0 ? GoodFile() : kGoodConfig;
-    for (uint64_t n = random.Below(4); n > 0; --n) Mutate(bytes, random);
-    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  }
-  std::printf("%ld runs\n", runs);
-  return 0;
+  const FuzzPlan plan(std::span(argv, static_cast<size_t>(argc)).subspan(1), "20000");
+  Random random(plan.seed);
+  return RunFuzz(plan, random, [](Random& r) {
+    std::string bytes = r.Below(2) == 0 ? GoodFile() : kGoodConfig;
+    for (uint64_t n = r.Below(4); n > 0; --n) Mutate(bytes, r);
+    return bytes;
+  });
 }
