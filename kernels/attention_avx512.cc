@@ -45,25 +45,13 @@ void PrefetchKeys(const KvGroup& group, const KvShape& kv) {
   for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(group.keys + line);
 }
 
-// Which groups of the span the unit's queries see; groups before the window may belong to freed blocks and
-// are never touched.
-void CollectGroups(const AttentionContext& context, const AttentionUnit& unit, int32_t number, Span& span) {
-  const KvShape& kv = context.pool->shape();
-  const int per_block = kv.slots() / kSlotGroup;
+// Which groups of the span the unit's queries see.
+void CollectSpan(const AttentionContext& context, const AttentionUnit& unit, int32_t number, Span& span) {
   const int32_t first = context.first_visible(unit.rows->first_position + unit.token_begin);
   const int32_t last = unit.rows->first_position + unit.token_end - 1;
-  const bool few = (unit.token_end - unit.token_begin) * context.group_heads() <= kDecodeQueries;
-  span.count = 0;
-  for (int32_t g = number * kSpanGroups; g < (number + 1) * kSpanGroups; ++g) {
-    const int32_t begin = g / per_block * kv.block_size + g % per_block * kSlotGroup;
-    const int32_t in_block = std::min(kSlotGroup, kv.block_size - g % per_block * kSlotGroup);
-    if (begin > last) break;
-    if (begin + in_block <= first) continue;
-    const KvGroup data = context.pool->group(
-        context.layer, unit.kv_head, unit.rows->table[static_cast<size_t>(g / per_block)], g % per_block);
-    span.groups[span.count++] = {data, begin, in_block};
-    if (few && span.count <= 4) PrefetchKeys(data, kv);
-  }
+  span.count = CollectGroups(context, unit, number, first, last, span.groups);
+  if (QueriesOf(context, unit) > kDecodeQueries) return;
+  for (int g = 0; g < std::min(span.count, 4); ++g) PrefetchKeys(span.groups[g].data, context.pool->shape());
 }
 
 // The part of the span that the tile's queries see.
@@ -105,14 +93,12 @@ void LoadQueries(const AttentionContext& context, const AttentionUnit& unit, int
   tile.queries = queries;
   tile.head_dim = context.head_dim();
   for (int i = 0; i < queries; ++i) {
-    const int32_t token = unit.token_begin + (first + i) / context.group_heads();
-    const int head = unit.kv_head * context.group_heads() + (first + i) % context.group_heads();
-    const int64_t at = (static_cast<int64_t>(token) * context.shape.heads + head) * tile.head_dim;
+    const auto [position, at] = QueryOf(context, unit, first + i);
     LoadQuery(unit.rows->q + at, context.shape.scale * kLog2E, context.pool->shape().type, tile.head_dim,
               tile.q[i]);
     tile.out[i] = unit.rows->out + at;
-    tile.position[i] = unit.rows->first_position + token;
-    tile.first_visible[i] = context.first_visible(tile.position[i]);
+    tile.position[i] = position;
+    tile.first_visible[i] = context.first_visible(position);
     tile.peak[i] = kNothing;
   }
 }
@@ -153,7 +139,7 @@ void AttendTiles(const AttentionContext& context, const AttentionUnit& unit, int
   }
   Span span;
   for (int32_t number = unit.span_begin; number < unit.span_end; ++number) {
-    CollectGroups(context, unit, number, span);
+    CollectSpan(context, unit, number, span);
     for (int t = 0; t < count; ++t) {
       Tile& tile = tiles[t];
       AttendTile(context, span, tile, work);
@@ -179,7 +165,7 @@ void AttendTiles(const AttentionContext& context, const AttentionUnit& unit, int
 
 void AttendUnitAvx512(const AttentionContext& context, const AttentionUnit& unit, float* partials) {
   constexpr int kQueriesTogether = kTilesTogether * kTileQueries;
-  const int queries = (unit.token_end - unit.token_begin) * context.group_heads();
+  const int queries = QueriesOf(context, unit);
   for (int first = 0; first < queries; first += kQueriesTogether) {
     float* states = nullptr;
     if (unit.partial != kNoPartial) {
@@ -192,8 +178,7 @@ void AttendUnitAvx512(const AttentionContext& context, const AttentionUnit& unit
 
 void MergeSpansAvx512(const AttentionContext& context, const AttentionUnit& merge, const float* partials) {
   const int head_dim = context.head_dim();
-  const int heads = context.group_heads();
-  const int queries = (merge.token_end - merge.token_begin) * heads;
+  const int queries = QueriesOf(context, merge);
   alignas(64) float values[kMaxHeadDim];
   for (int i = 0; i < queries; ++i) {
     float peak = kNothing;
@@ -203,9 +188,7 @@ void MergeSpansAvx512(const AttentionContext& context, const AttentionUnit& merg
           partials + merge.partial + (static_cast<int64_t>(span) * queries + i) * StateFloats(head_dim);
       MergeState({state[0], state[1], state + 16}, head_dim, peak, sum, values);
     }
-    const int64_t row = merge.token_begin + i / heads;
-    const int64_t at = (row * context.shape.heads + merge.kv_head * heads + i % heads) * head_dim;
-    FinishQuery(values, sum, head_dim, merge.rows->out + at);
+    FinishQuery(values, sum, head_dim, merge.rows->out + QueryOf(context, merge, i).at);
   }
 }
 

@@ -7,9 +7,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <vector>
 
-#include "kernels/attention.h"
+#include "kernels/attention_span.h"
 
 #if KVRING_X86
 #include "kernels/exp_avx512.h"
@@ -17,20 +18,7 @@
 namespace kvring::kernels {
 namespace {
 
-constexpr int kTileQueries = 6;
-// Tiles this small are bound by memory: what they read next is asked for early.
-constexpr int kDecodeQueries = 3;
-constexpr int kMaxHeadDim = 256;
 constexpr float kMaxInt16 = 32767.0F;
-constexpr int kSpanSlots = kSpanGroups * kSlotGroup;
-constexpr float kNothing = -std::numeric_limits<float>::infinity();
-
-// A group of the span that some query sees.
-struct SeenGroup {
-  KvGroup data;
-  int32_t first_position;
-  int32_t count;  // slots in use by positions that some query sees
-};
 
 struct Tile {
   int queries = 0;
@@ -39,10 +27,10 @@ struct Tile {
   float q_scale[kTileQueries];
   int32_t first_visible[kTileQueries];
   int32_t position[kTileQueries];
-  SeenGroup groups[kSpanGroups];
+  VisibleGroup groups[kSpanGroups];
   int group_count = 0;
-  alignas(64) float scores[kTileQueries][kSpanSlots];
-  alignas(64) int16_t weights[kTileQueries][kSpanSlots];
+  alignas(64) float scores[kTileQueries][kSpanKeys];
+  alignas(64) int16_t weights[kTileQueries][kSpanKeys];
   float weight_scale[kTileQueries];
 };
 
@@ -74,34 +62,20 @@ void LoadQueries(const AttentionContext& context, const AttentionUnit& unit, int
                  Tile& tile) {
   tile.queries = queries;
   tile.head_dim = context.head_dim();
-  const int heads = context.group_heads();
   for (int i = 0; i < queries; ++i) {
-    const int32_t token = unit.token_begin + (first + i) / heads;
-    const int head = unit.kv_head * heads + (first + i) % heads;
-    const float* q =
-        unit.rows->q + (static_cast<int64_t>(token) * context.shape.heads + head) * tile.head_dim;
-    tile.q_scale[i] = RoundToInt16(q, tile.head_dim, tile.q[i]);
-    tile.position[i] = unit.rows->first_position + token;
-    tile.first_visible[i] = context.first_visible(tile.position[i]);
+    const auto [position, at] = QueryOf(context, unit, first + i);
+    tile.q_scale[i] = RoundToInt16(unit.rows->q + at, tile.head_dim, tile.q[i]);
+    tile.position[i] = position;
+    tile.first_visible[i] = context.first_visible(position);
   }
 }
 
-// Groups before the window may belong to freed blocks and are never touched.
-void CollectGroups(const AttentionContext& context, const AttentionUnit& unit, int32_t span, Tile& tile) {
-  const KvShape& kv = context.pool->shape();
-  const int per_block = kv.slots() / kSlotGroup;
+void CollectSpan(const AttentionContext& context, const AttentionUnit& unit, int32_t span, Tile& tile) {
   const int32_t first = *std::min_element(tile.first_visible, tile.first_visible + tile.queries);
   const int32_t last = *std::max_element(tile.position, tile.position + tile.queries);
-  tile.group_count = 0;
-  for (int32_t g = span * kSpanGroups; g < (span + 1) * kSpanGroups; ++g) {
-    const int32_t begin = g / per_block * kv.block_size + g % per_block * kSlotGroup;
-    const int32_t in_block = std::min(kSlotGroup, kv.block_size - g % per_block * kSlotGroup);
-    if (begin > last) break;
-    if (begin + in_block <= first) continue;
-    const KvGroup data = context.pool->group(
-        context.layer, unit.kv_head, unit.rows->table[static_cast<size_t>(g / per_block)], g % per_block);
-    tile.groups[tile.group_count++] = {data, begin, std::min(in_block, last - begin + 1)};
-  }
+  tile.group_count = CollectGroups(context, unit, span, first, last, tile.groups);
+  for (VisibleGroup& group : std::span(tile.groups, static_cast<size_t>(tile.group_count)))
+    group.count = std::min(group.count, last - group.first_position + 1);
 }
 
 // Scores of Q queries against B neighbouring groups, times `scale`.
@@ -143,13 +117,6 @@ KVRING_TARGET_AVX512 inline void ScoreGroups(Tile& tile, int first, float scale)
   }
 }
 
-inline __mmask16 SeenSlots(const SeenGroup& group, int32_t first, int32_t last) {
-  const int32_t low = std::max(first - group.first_position, 0);
-  const int32_t high = std::min(last - group.first_position + 1, group.count);
-  if (high <= low) return 0;
-  return static_cast<__mmask16>(((1U << high) - 1U) & ~((1U << low) - 1U));
-}
-
 // Turns a query's scores into unnormalised probabilities times the values' scales, zero where it does not
 // see; the state's peak and sum are those of the probabilities.
 KVRING_TARGET_AVX512 void Softmax(Tile& tile, int r, float* state) {
@@ -157,7 +124,7 @@ KVRING_TARGET_AVX512 void Softmax(Tile& tile, int r, float* state) {
   __mmask16 seen[kSpanGroups];
   __m512 peaks = _mm512_set1_ps(kNothing);
   for (int g = 0; g < tile.group_count; ++g) {
-    seen[g] = SeenSlots(tile.groups[g], tile.first_visible[r], tile.position[r]);
+    seen[g] = static_cast<__mmask16>(VisibleSlots(tile.groups[g], tile.first_visible[r], tile.position[r]));
     peaks = _mm512_mask_max_ps(peaks, seen[g], peaks, _mm512_load_ps(scores + g * kSlotGroup));
   }
   const float peak = _mm512_reduce_max_ps(peaks);
@@ -180,7 +147,7 @@ template <int Q, int D>
 KVRING_TARGET_AVX512 inline void WeighValues(const Tile& tile, int dim, float* states) {
   __m512i acc[Q][D] = {};
   for (int g = 0; g < tile.group_count; ++g) {
-    const SeenGroup& group = tile.groups[g];
+    const VisibleGroup& group = tile.groups[g];
     for (int slot = 0; slot < group.count; slot += 2) {
       const std::byte* values = group.data.values + slot * tile.head_dim + dim * 2;
       __m512i v[D];
@@ -234,7 +201,7 @@ void AttendTileSpan(Tile& tile, float scale, float* states) {
 
 // A unit that has all spans to itself keeps their states here and merges them as split units are merged.
 void AttendInt8UnitAvx512(const AttentionContext& context, const AttentionUnit& unit, float* partials) {
-  const int queries = (unit.token_end - unit.token_begin) * context.group_heads();
+  const int queries = QueriesOf(context, unit);
   const int64_t state_floats = StateFloats(context.head_dim());
   std::vector<float> own;
   if (unit.partial == kNoPartial) own.resize(static_cast<size_t>(unit.span_end * queries * state_floats));
@@ -244,7 +211,7 @@ void AttendInt8UnitAvx512(const AttentionContext& context, const AttentionUnit& 
   for (int first = 0; first < queries; first += kTileQueries) {
     LoadQueries(context, unit, first, std::min(kTileQueries, queries - first), tile);
     for (int32_t span = unit.span_begin; span < unit.span_end; ++span) {
-      CollectGroups(context, unit, span, tile);
+      CollectSpan(context, unit, span, tile);
       AttendTileSpan(tile, scale, states + (static_cast<int64_t>(span) * queries + first) * state_floats);
     }
   }

@@ -7,28 +7,13 @@
 #pragma once
 
 #include <algorithm>
-#include <limits>
 
-#include "kernels/attention.h"
+#include "kernels/attention_span.h"
 
 #if KVRING_X86
 #include "kernels/exp_avx512.h"
 
 namespace kvring::kernels {
-
-constexpr int kTileQueries = 6;
-// Tiles this small are bound by memory: what they read next is asked for early.
-constexpr int kDecodeQueries = 3;
-constexpr int kMaxHeadDim = 256;
-constexpr int kSpanKeys = kSpanGroups * kSlotGroup;
-constexpr float kNothing = -std::numeric_limits<float>::infinity();
-
-// A group of a span that some query of the unit sees.
-struct VisibleGroup {
-  KvGroup data;
-  int32_t first_position;
-  int32_t count;  // slots that hold positions of this block
-};
 
 // The visible groups of one span, for all queries of a unit.
 struct Span {
@@ -120,14 +105,6 @@ KVRING_TARGET_AVX512 inline void ScoreSpan(const Tile& tile, SpanWork& work) {
   for (; group + kTogether <= work.group_count; group += kTogether)
     ScoreGroups<kType, Q, kTogether>(tile, group, work);
   for (; group < work.group_count; ++group) ScoreGroups<kType, Q, 1>(tile, group, work);
-}
-
-// Slots of a group that a query sees.
-inline uint32_t VisibleSlots(const VisibleGroup& group, int32_t first, int32_t last) {
-  const int32_t low = std::max(first - group.first_position, 0);
-  const int32_t high = std::min(last - group.first_position + 1, group.count);
-  if (high <= low) return 0;
-  return ((1U << high) - 1U) & ~((1U << low) - 1U);
 }
 
 // Writes a group's probabilities, in bf16 packed into the group's first half, and gives them back as used.
