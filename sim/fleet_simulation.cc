@@ -99,7 +99,7 @@ class FleetSimulation::Impl {
     SimReplica replica;
     ReplicaId id;
     bool busy = false;
-    Instant next_load;
+    Instant next_load;                 // none is heard before
     std::deque<StepMessage> messages;  // on their way to the router
   };
 
@@ -199,8 +199,13 @@ class FleetSimulation::Impl {
 
   void EndStep(uint32_t index) {
     Node& node = nodes_[index];
-    node.messages.push_back(node.replica.TakeMessage());
-    events_.Push(now_ + options_.network_delay, {Kind::kHear, index});
+    StepMessage& message = node.messages.emplace_back(node.replica.TakeMessage());
+    const Instant heard = now_ + options_.network_delay;
+    if (heard >= node.next_load) {
+      message.load = node.replica.Load();
+      node.next_load = heard + options_.load_report_every;
+    }
+    events_.Push(heard, {Kind::kHear, index});
     Step(node, index);
   }
 
@@ -215,10 +220,7 @@ class FleetSimulation::Impl {
                               .events = message.cache_events},
                              now_);
     }
-    if (now_ >= node.next_load) {
-      router_->OnLoadReport(node.id, message.load, now_);
-      node.next_load = now_ + options_.load_report_every;
-    }
+    if (message.load) router_->OnLoadReport(node.id, *message.load, now_);
     for (const replica::EngineEvent& event : message.events) {
       const auto request = static_cast<uint32_t>(event.request.value - 1);
       std::visit([&](const auto& what) { Take(request, what); }, event.what);

@@ -54,15 +54,18 @@ StepMessage SimReplica::TakeMessage() {
   for (const replica::CacheEvent& event : batch.events) {
     message.cache_events.push_back({KindOf(event.kind), event.hash, std::nullopt});
   }
-  const replica::EngineLoad load = engine_.Load();
-  message.load = {.running = load.running,
-                  .waiting = load.waiting,
-                  .kv_used_tokens = load.kv_used_tokens,
-                  .kv_cached_tokens = load.kv_cached_tokens,
-                  .pending_prefill_tokens = load.pending_prefill_tokens,
-                  .prefill_tokens_per_second = prefill_tokens_per_second_,
-                  .decode_step_seconds = executor_.last_cost().count() * 1e-9};
   return message;
+}
+
+router::LoadReport SimReplica::Load() const {
+  const replica::EngineLoad load = engine_.Load();
+  return {.running = load.running,
+          .waiting = load.waiting,
+          .kv_used_tokens = load.kv_used_tokens,
+          .kv_cached_tokens = load.kv_cached_tokens,
+          .pending_prefill_tokens = load.pending_prefill_tokens,
+          .prefill_tokens_per_second = prefill_tokens_per_second_,
+          .decode_step_seconds = ToSeconds(executor_.last_cost())};
 }
 
 }  // namespace kvring::sim

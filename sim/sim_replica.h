@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "replica/engine/engine.h"
@@ -24,7 +25,7 @@ struct StepMessage {
   std::vector<replica::EngineEvent> events;
   uint64_t first_sequence = 0;
   std::vector<router::CacheEvent> cache_events;
-  router::LoadReport load;
+  std::optional<router::LoadReport> load;  // where one is due
 };
 
 class SimReplica {
@@ -40,6 +41,7 @@ class SimReplica {
   Duration Step(Instant now);
   /// Of the step that has ended.
   StepMessage TakeMessage();
+  router::LoadReport Load() const;
 
   /// A fault that cannot be: an error in the accounts of the engine. Empty when all is well.
   std::string CheckIntegrity() const { return engine_.CheckIntegrity(); }

@@ -20,7 +20,6 @@ class JsonNode {
   JsonNode(const std::string& file, std::string path, simdjson::dom::element element)
       : file_(&file), path_(std::move(path)), element_(element) {}
 
-  bool IsString() const { return element_.is_string(); }
   bool IsArray() const { return element_.is_array(); }
   bool IsObject() const { return element_.is_object(); }
 
