@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/absl_view.h"
 #include "common/net/http_fault.h"
 #include "common/runtime/clock.h"
 
@@ -322,8 +323,7 @@ void ServerConnection::Reply(int status, std::string_view content_type, std::str
                              std::string_view body) {
   const bool keep = keep_alive();
   std::string head = absl::StrCat(
-      "HTTP/1.1 ", status, " ", absl::string_view(ReasonPhrase(status).data(), ReasonPhrase(status).size()),
-      "\r\nContent-Type: ", absl::string_view(content_type.data(), content_type.size()),
+      "HTTP/1.1 ", status, " ", Absl(ReasonPhrase(status)), "\r\nContent-Type: ", Absl(content_type),
       "\r\nContent-Length: ", body.size(), keep ? "\r\n" : "\r\nConnection: close\r\n");
   head.append(extra_lines).append("\r\n");
   const std::string_view pieces[] = {head, head_.method == "HEAD" ? std::string_view() : body};

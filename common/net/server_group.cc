@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/absl_view.h"
 #include "common/net/http_fault.h"
 #include "common/status_macros.h"
 
@@ -13,9 +14,8 @@ namespace {
 constexpr int kBacklog = 4096;
 
 absl::Status BindError(const Address& address, std::string_view step, const ErrorCode& error) {
-  return absl::UnavailableError(absl::StrCat("cannot listen on ", address.ToString(), ": ",
-                                             absl::string_view(step.data(), step.size()), ": ",
-                                             error.message()));
+  return absl::UnavailableError(
+      absl::StrCat("cannot listen on ", address.ToString(), ": ", Absl(step), ": ", error.message()));
 }
 
 absl::StatusOr<tcp::endpoint> ResolveListen(asio::io_context& io, const Address& address) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/absl_view.h"
 #include "common/net/address.h"
 #include "common/openai/api_error.h"
 #include "common/runtime/clock.h"
@@ -79,8 +80,7 @@ absl::Status ReadField(std::string_view key, const json::value& value, ReplicaSp
     return absl::OkStatus();
   }
   if (key == "models") return ReadModels(value, spec.models);
-  return absl::InvalidArgumentError(
-      absl::StrCat(absl::string_view(key.data(), key.size()), ": no such field"));
+  return absl::InvalidArgumentError(absl::StrCat(Absl(key), ": no such field"));
 }
 
 }  // namespace
@@ -214,9 +214,7 @@ std::optional<std::string> AdminApi::WhyJson(std::string_view id) const {
 HttpResponse AdminApi::Why(std::string_view id) const {
   auto record = WhyJson(id);
   if (!record)
-    return Fail(404, "",
-                absl::StrCat("No request ", absl::string_view(id.data(), std::min<size_t>(id.size(), 128)),
-                             " is known (any more)."));
+    return Fail(404, "", absl::StrCat("No request ", Absl(id.substr(0, 128)), " is known (any more)."));
   return net::JsonResponse(200, *std::move(record));
 }
 
@@ -245,9 +243,7 @@ HttpResponse AdminApi::Health() const {
             view.name, ": KV cache capacity unknown; cache predictions assume nothing is evicted"));
       }
       if (view.state == ReplicaState::kUp || view.state == ReplicaState::kDraining) continue;
-      warnings.push_back(absl::StrCat(
-          view.name, ": ",
-          absl::string_view(ReplicaStateName(view.state).data(), ReplicaStateName(view.state).size())));
+      warnings.push_back(absl::StrCat(view.name, ": ", Absl(ReplicaStateName(view.state))));
     }
   });
   if (members == 0) warnings.emplace_back("no backends: every request is refused");

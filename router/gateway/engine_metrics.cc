@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "absl/strings/numbers.h"
+#include "common/absl_view.h"
 
 namespace kvring::router {
 namespace {
@@ -47,8 +48,7 @@ std::optional<Sample> ParseSample(std::string_view line) {
   const size_t first = line.find_first_not_of(" \t", rest);
   if (first == std::string_view::npos) return std::nullopt;
   const std::string_view number = line.substr(first, line.find_first_of(" \t\r", first) - first);
-  if (!absl::SimpleAtod({number.data(), number.size()}, &sample.value) || !std::isfinite(sample.value))
-    return std::nullopt;
+  if (!absl::SimpleAtod(Absl(number), &sample.value) || !std::isfinite(sample.value)) return std::nullopt;
   return sample;
 }
 
@@ -62,8 +62,7 @@ int64_t LabelNumber(std::string_view labels, std::string_view name) {
     if (!whole_name || value > labels.size() || labels.substr(at, 2) != "=\"") continue;
     const std::string_view text = labels.substr(value, labels.find('"', value) - value);
     int64_t number = 0;
-    if (absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &number) && number > 0 &&
-        static_cast<double>(number) < kLargest)
+    if (absl::SimpleAtoi(Absl(text), &number) && number > 0 && static_cast<double>(number) < kLargest)
       return number;
     return 0;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/absl_view.h"
 #include "common/json_text.h"
 #include "common/openai/response_writer.h"
 #include "common/random.h"
@@ -202,8 +203,7 @@ bool Exchange::DecodeBody() {
   std::string coding;
   for (const net::HeaderField& field : client_.head().fields) {
     if (!net::EqualIgnoringCase(field.name, "content-encoding")) continue;
-    absl::StrAppend(&coding, coding.empty() ? "" : ", ",
-                    absl::string_view(field.value.data(), field.value.size()));
+    absl::StrAppend(&coding, coding.empty() ? "" : ", ", Absl(field.value));
   }
   if (coding.empty()) return true;
   if (const auto error = DecodeContent(coding, loop_.shared().options.http.max_body_bytes, client_.body())) {

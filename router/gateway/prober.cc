@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/absl_view.h"
 #include "common/runtime/clock.h"
 #include "common/runtime/entropy.h"
 #include "common/runtime/log.h"
@@ -69,8 +70,8 @@ class Prober::Probe final : public AnswerSink {
     const std::string_view path = purpose == Purpose::kModels    ? "/v1/models"
                                   : purpose == Purpose::kMetrics ? "/metrics"
                                                                  : kHealthPaths[path_];
-    head_ = absl::StrCat("GET ", endpoint_->url.path, absl::string_view(path.data(), path.size()),
-                         " HTTP/1.1\r\nHost: ", endpoint_->authority, "\r\nUser-Agent: kvring\r\n");
+    head_ = absl::StrCat("GET ", endpoint_->url.path, Absl(path), " HTTP/1.1\r\nHost: ", endpoint_->authority,
+                         "\r\nUser-Agent: kvring\r\n");
     if (!endpoint_->api_key.empty())
       absl::StrAppend(&head_, "Authorization: Bearer ", endpoint_->api_key, "\r\n");
     head_.append("\r\n");

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/absl_view.h"
 #include "common/net/http_client.h"
 #include "tests/unit/common/net/raw_socket.h"
 
@@ -29,9 +30,8 @@ void Echo(HttpRequest request, ResponseWriter writer) {
 }
 
 std::string Post(std::string_view body, std::string_view lines = "") {
-  return absl::StrCat("POST /p HTTP/1.1\r\nHost: a\r\n", absl::string_view(lines.data(), lines.size()),
-                      "Content-Length: ", body.size(), "\r\n\r\n",
-                      absl::string_view(body.data(), body.size()));
+  return absl::StrCat("POST /p HTTP/1.1\r\nHost: a\r\n", Absl(lines), "Content-Length: ", body.size(),
+                      "\r\n\r\n", Absl(body));
 }
 
 TEST(HttpServer, KeepAlive_ServesRequestsInOrder_AlsoPipelined) {

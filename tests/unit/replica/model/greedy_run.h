@@ -16,6 +16,7 @@
 
 #include "common/random.h"
 #include "replica/model/cpu_executor.h"
+#include "tests/unit/replica/model/model_file.h"
 
 namespace kvring::replica {
 
@@ -26,20 +27,6 @@ struct ReferenceAnswer {
   std::vector<float> margins;  // best minus second logit, per generated token
   std::vector<std::pair<TokenId, float>> first_top5;
 };
-
-/// The model's path, or nothing when it is not there.
-inline std::string ModelPath() {
-  const char* given = std::getenv("KVRING_MODEL");
-  const char* home = std::getenv("HOME");
-  std::string path = given != nullptr ? given : std::string(home != nullptr ? home : "");
-  if (given == nullptr) path += "/.cache/kvring/SmolLM2-135M-Instruct.Q4_1.gguf";
-  return std::ifstream(path).good() ? path : "";
-}
-
-#define KVRING_SKIP_WITHOUT_MODEL()                                                               \
-  if (ModelPath().empty()) {                                                                      \
-    GTEST_SKIP() << "the model file is absent: set KVRING_MODEL or put it under ~/.cache/kvring"; \
-  }
 
 inline boost::json::value LoadTestJson(const std::string& name) {
   std::ifstream in(KVRING_SOURCE_DIR "/tests/unit/replica/model/testdata/" + name);

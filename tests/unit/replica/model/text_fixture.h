@@ -2,22 +2,13 @@
 // file is absent.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
 #include <memory>
-#include <string>
 
 #include "replica/model/chat_template.h"
 #include "replica/model/gguf_text.h"
+#include "tests/unit/replica/model/model_file.h"
 
 namespace kvring::replica {
-
-inline std::string ModelPath() {
-  if (const char* path = std::getenv("KVRING_MODEL")) return path;
-  const char* home = std::getenv("HOME");
-  return std::string(home == nullptr ? "" : home) + "/.cache/kvring/SmolLM2-135M-Instruct.Q4_1.gguf";
-}
 
 struct RealText {
   std::unique_ptr<Tokenizer> tokenizer;
@@ -39,7 +30,3 @@ inline const RealText* TheRealText() {
 }
 
 }  // namespace kvring::replica
-
-#define KVRING_NEEDS_MODEL()    \
-  if (TheRealText() == nullptr) \
-  GTEST_SKIP() << "model file not found: " << ModelPath() << " (set KVRING_MODEL)"

@@ -57,7 +57,7 @@ class Recorder : public GenerationSink {
 class EngineLoopTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    KVRING_NEEDS_MODEL();
+    KVRING_SKIP_WITHOUT_MODEL();
     model_ = ServedModel::Load(ModelPath(), "m").value();
     executor_ =
         std::make_unique<sim::TimedExecutor>(ExecutorLimits{.vocab_size = model_->tokenizer().vocab_size(),

@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "tests/unit/eventually.h"
 #include "tests/unit/router/events/kv_messages.h"
 
 namespace kvring::router {
@@ -86,16 +87,6 @@ class Publisher {
 
 class KvSubscriberTest : public KvEventsTest {
  protected:
-  template <class Condition>
-  static bool Eventually(Condition condition) {
-    const Instant end = Now() + std::chrono::seconds(10);
-    while (!condition()) {
-      if (Now() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
-  }
-
   Publisher publisher_;
   KvSubscriber subscriber_{Access()};
 };

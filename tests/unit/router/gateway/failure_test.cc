@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/synchronization/notification.h"
+#include "common/absl_view.h"
+#include "tests/unit/eventually.h"
 #include "tests/unit/router/gateway/gateway_fixture.h"
 
 namespace kvring::router {
@@ -22,8 +24,7 @@ void AnswerWell(RawSocket& socket, const Request& request) {
   if (request.body.find("\"stream\":true") == std::string::npos) {
     socket.Send(Json(200, R"({"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}})"));
   } else {
-    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("fine")),
-                             Chunk(Event("[DONE]")), "0\r\n\r\n"));
+    socket.Send(absl::StrCat(Absl(kStreamHead), Chunk(Delta("fine")), Chunk(Event("[DONE]")), "0\r\n\r\n"));
   }
 }
 
@@ -70,7 +71,7 @@ TEST_P(BeforeFirstByte, PRX08_OneCleanAnswerFromTheOther) {
   if (fault != Fault::kRefuses) {
     EXPECT_EQ(bad_requests, 1);
   }
-  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.InFlight() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return fixture.InFlight() == 0; }));
   for (const ReplicaView& view : fixture.replicas()) {
     if (view.id == bad_id) {
       EXPECT_EQ(view.failures, fault == Fault::k503 ? 0u : 1u);
@@ -85,13 +86,11 @@ INSTANTIATE_TEST_SUITE_P(AllFaults, BeforeFirstByte,
 
 TEST(AfterFirstByte, PRX07_OneErrorEvent_NoDone_NoReplay) {
   ScriptedUpstream dying([](RawSocket& socket, const Request&) {
-    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")),
-                             Chunk(Delta("b")), Chunk(Delta("c"))));
+    socket.Send(absl::StrCat(Absl(kStreamHead), Chunk(Delta("a")), Chunk(Delta("b")), Chunk(Delta("c"))));
     socket.Reset();
   });
   ScriptedUpstream dying_too([](RawSocket& socket, const Request&) {
-    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")),
-                             Chunk(Delta("b")), Chunk(Delta("c"))));
+    socket.Send(absl::StrCat(Absl(kStreamHead), Chunk(Delta("a")), Chunk(Delta("b")), Chunk(Delta("c"))));
     socket.Close();
   });
   GatewayFixture fixture;
@@ -113,7 +112,7 @@ TEST(AfterFirstByte, PRX07_OneErrorEvent_NoDone_NoReplay) {
   EXPECT_EQ(dying.count(), 1);
   EXPECT_EQ(dying_too.count(), 1);
   EXPECT_EQ(fixture.Outcomes(OutcomeClass::kStreamError), 2u);
-  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.InFlight() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return fixture.InFlight() == 0; }));
 }
 
 TEST(AfterFirstByte, PRX24_EndWithoutLastChunk_IsNeverACleanEnd_AtAnyCut) {
@@ -154,8 +153,7 @@ TEST(AfterFirstByte, PRX24_EndWithoutLastChunk_IsNeverACleanEnd_AtAnyCut) {
 
 TEST(AfterFirstByte, PRX24_CleanEndWithoutDone_PassesAndIsCounted) {
   ScriptedUpstream upstream([](RawSocket& socket, const Request&) {
-    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")),
-                             "0\r\n\r\n"));
+    socket.Send(absl::StrCat(Absl(kStreamHead), Chunk(Delta("a")), "0\r\n\r\n"));
   });
   GatewayFixture fixture;
   fixture.Add(upstream.url());
@@ -163,7 +161,7 @@ TEST(AfterFirstByte, PRX24_CleanEndWithoutDone_PassesAndIsCounted) {
   RawSocket client = fixture.Connect();
   ASSERT_TRUE(client.Send(PostChat(true)));
   EXPECT_EQ(ReadAnswer(client).body, Delta("a"));
-  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.Outcomes(OutcomeClass::kOk) == 1; }));
+  EXPECT_TRUE(Eventually([&] { return fixture.Outcomes(OutcomeClass::kOk) == 1; }));
   EXPECT_EQ(fixture.Count("kvring_stream_missing_done_total"), 1u);
 }
 
@@ -192,8 +190,7 @@ TEST_P(ClientLeaves, PRX06_UpstreamIsClosed_GaugeFallsToZero_Is499) {
   int closed = 0;
   ScriptedUpstream upstream([&, leave = leave, stream = stream](RawSocket& socket, const Request&) {
     if (leave != Leave::kBeforeFirstByte && stream) {
-      socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")),
-                               Chunk(Delta("b")), Chunk(Delta("c"))));
+      socket.Send(absl::StrCat(Absl(kStreamHead), Chunk(Delta("a")), Chunk(Delta("b")), Chunk(Delta("c"))));
     } else if (leave != Leave::kBeforeFirstByte) {
       socket.Send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n{\"begin\":");
     }
@@ -234,9 +231,8 @@ TEST_P(ClientLeaves, PRX06_UpstreamIsClosed_GaugeFallsToZero_Is499) {
     ASSERT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&all), absl::Seconds(10)));
   }
   EXPECT_LT(Now() - left, seconds(1));
-  EXPECT_TRUE(
-      GatewayFixture::Eventually([&] { return fixture.Count("kvring_client_closed_total") == kStreams; }));
-  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.InFlight() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return fixture.Count("kvring_client_closed_total") == kStreams; }));
+  EXPECT_TRUE(Eventually([&] { return fixture.InFlight() == 0; }));
   EXPECT_EQ(fixture.Outcomes(OutcomeClass::kClientAbort), static_cast<uint64_t>(kStreams));
   EXPECT_EQ(fixture.replicas()[0].failures, 0u);
   EXPECT_EQ(fixture.replicas()[0].state, ReplicaState::kUp);
@@ -358,7 +354,7 @@ TEST(Health, AllReplicasFail_TheLastAnswerIsPassedOn_AttemptsAreBounded) {
   int seen = 0;
   for (const auto& upstream : upstreams) seen += upstream->count();
   EXPECT_EQ(seen, 3);
-  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.Outcomes(OutcomeClass::kReplicaError) == 1; }));
+  EXPECT_TRUE(Eventually([&] { return fixture.Outcomes(OutcomeClass::kReplicaError) == 1; }));
 }
 
 // Whether the connection is fresh or kept: what breaks every replica that takes it is tried on two, not on
@@ -393,7 +389,7 @@ TEST(Losses, RequestThatKills_TakesDownTwoAtMost) {
 TEST(Health, HLT13_MemberRemovedWithStreamsRunning_AndAddedAgain_GaugesStaySeparate) {
   absl::Notification go;
   ScriptedUpstream upstream([&](RawSocket& socket, const Request& request) {
-    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a"))));
+    socket.Send(absl::StrCat(Absl(kStreamHead), Chunk(Delta("a"))));
     go.WaitForNotificationWithTimeout(absl::Seconds(10));
     if (request.number % 2 == 0) return socket.Close();
     socket.Send(Chunk(Event("[DONE]")) + "0\r\n\r\n");
@@ -415,7 +411,7 @@ TEST(Health, HLT13_MemberRemovedWithStreamsRunning_AndAddedAgain_GaugesStaySepar
   int whole = 0;
   for (RawSocket& client : clients) whole += client.ReadUntil("\r\n0\r\n\r\n").ends_with("\r\n0\r\n\r\n");
   EXPECT_EQ(whole, 5);
-  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.Outcomes(OutcomeClass::kOk) == 5; }));
+  EXPECT_TRUE(Eventually([&] { return fixture.Outcomes(OutcomeClass::kOk) == 5; }));
   EXPECT_EQ(fixture.Outcomes(OutcomeClass::kStreamError), 5u);
   EXPECT_EQ(fixture.Count("kvring_failed_after_first_byte_total"), 5u);
   EXPECT_EQ(fixture.InFlight(), 0);
@@ -473,7 +469,7 @@ TEST(Health, NewMember_IsProbedAndTakesRequests_WithItsModels) {
   fixture.Start();
   ScriptedUpstream late(AnswerWell, "late-model");
   fixture.guard().With([&](Router& router) { router.AddReplica({.url = late.url()}, Now()); });
-  ASSERT_TRUE(GatewayFixture::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     return fixture.replicas()[0].state == ReplicaState::kUp && !fixture.replicas()[0].models.empty();
   }));
   EXPECT_EQ(fixture.replicas()[0].models, std::vector<std::string>{"late-model"});
@@ -485,7 +481,7 @@ TEST(Health, NewMember_IsProbedAndTakesRequests_WithItsModels) {
 TEST(Stop, RunningStreamEndsWell_ThenTheGatewayEnds) {
   absl::Notification go;
   ScriptedUpstream upstream([&](RawSocket& socket, const Request&) {
-    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a"))));
+    socket.Send(absl::StrCat(Absl(kStreamHead), Chunk(Delta("a"))));
     go.WaitForNotificationWithTimeout(absl::Seconds(10));
     socket.Send(Chunk(Event("[DONE]")) + "0\r\n\r\n");
   });
@@ -501,7 +497,7 @@ TEST(Stop, RunningStreamEndsWell_ThenTheGatewayEnds) {
   go.Notify();
   EXPECT_NE(client.ReadAll().find("data: [DONE]\n\n\r\n0\r\n\r\n"), std::string::npos);
   stop.join();
-  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.InFlight() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return fixture.InFlight() == 0; }));
 }
 
 }  // namespace

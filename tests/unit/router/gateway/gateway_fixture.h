@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/absl_view.h"
 #include "common/metrics.h"
 #include "common/runtime/clock.h"
 #include "router/gateway/gateway.h"
@@ -62,16 +63,6 @@ class GatewayFixture {
     for (const ReplicaView& view : replicas()) sum += view.in_flight;
     return sum;
   }
-  /// Waits for something that another thread is about to do; false after 10 s.
-  template <class Condition>
-  static bool Eventually(Condition condition) {
-    const Instant end = Now() + std::chrono::seconds(10);
-    while (!condition()) {
-      if (Now() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
-  }
 
  private:
   MetricRegistry metrics_;
@@ -82,15 +73,13 @@ class GatewayFixture {
 
 inline std::string PostBody(std::string_view body, std::string_view lines = "",
                             std::string_view path = "/v1/chat/completions") {
-  return absl::StrCat("POST ", absl::string_view(path.data(), path.size()),
-                      " HTTP/1.1\r\nHost: api.example\r\nContent-Type: application/json\r\n",
-                      absl::string_view(lines.data(), lines.size()), "Content-Length: ", body.size(),
-                      "\r\n\r\n", absl::string_view(body.data(), body.size()));
+  return absl::StrCat("POST ", Absl(path),
+                      " HTTP/1.1\r\nHost: api.example\r\nContent-Type: application/json\r\n", Absl(lines),
+                      "Content-Length: ", body.size(), "\r\n\r\n", Absl(body));
 }
 inline std::string ChatBody(bool stream, std::string_view text = "hi") {
   return absl::StrCat("{\"model\":\"m\",\"stream\":", stream ? "true" : "false",
-                      ",\"messages\":[{\"role\":\"user\",\"content\":\"",
-                      absl::string_view(text.data(), text.size()), "\"}]}");
+                      ",\"messages\":[{\"role\":\"user\",\"content\":\"", Absl(text), "\"}]}");
 }
 inline std::string PostChat(bool stream, std::string_view lines = "") {
   return PostBody(ChatBody(stream), lines);
@@ -115,12 +104,10 @@ struct Answer {
   std::string body;  // as Dechunk gives it
   int status() const { return std::stoi(head.substr(9, 3)); }
   bool Has(std::string_view line) const {
-    return head.find(absl::StrCat("\r\n", absl::string_view(line.data(), line.size()), "\r\n")) !=
-           std::string::npos;
+    return head.find(absl::StrCat("\r\n", Absl(line), "\r\n")) != std::string::npos;
   }
   bool Names(std::string_view field) const {
-    return head.find(absl::StrCat("\r\n", absl::string_view(field.data(), field.size()), ":")) !=
-           std::string::npos;
+    return head.find(absl::StrCat("\r\n", Absl(field), ":")) != std::string::npos;
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "common/block_hash.h"
 #include "router/gateway/exchange_client.h"
+#include "tests/unit/eventually.h"
 #include "tests/unit/router/gateway/grpc_scripted_replica.h"
 
 namespace kvring::router {
@@ -9,7 +10,6 @@ namespace {
 
 using std::chrono::seconds;
 
-using test::Eventually;
 using test::ScriptedReplica;
 
 class Listener final : public ExchangeListener {

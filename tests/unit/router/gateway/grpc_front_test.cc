@@ -7,6 +7,7 @@
 #include "kvring/v1/admin.grpc.pb.h"
 #include "kvring/v1/fleet.grpc.pb.h"
 #include "router/gateway/gateway.h"
+#include "tests/unit/eventually.h"
 #include "tests/unit/router/gateway/grpc_scripted_replica.h"
 #include "tests/unit/router/gateway/scripted_upstream.h"
 
@@ -15,7 +16,6 @@ namespace {
 
 using kvring::test::RawSocket;
 using kvring::test::ScriptedUpstream;
-using test::Eventually;
 using test::ScriptedReplica;
 
 constexpr char kChat[] = R"({"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true})";

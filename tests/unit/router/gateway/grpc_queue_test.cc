@@ -7,13 +7,13 @@
 #include "absl/synchronization/notification.h"
 #include "kvring/v1/inference.grpc.pb.h"
 #include "router/gateway/grpc_front.h"
+#include "tests/unit/eventually.h"
 #include "tests/unit/router/gateway/grpc_scripted_replica.h"
 
 namespace kvring::router {
 namespace {
 
 using std::chrono::milliseconds;
-using test::Eventually;
 using test::ScriptedReplica;
 
 // A replica that keeps the first request until the test says so.

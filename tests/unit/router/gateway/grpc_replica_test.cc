@@ -12,6 +12,7 @@
 #include "replica/server/replica_server.h"
 #include "router/gateway/gateway.h"
 #include "router/gateway/grpc_front.h"
+#include "tests/unit/eventually.h"
 #include "tests/unit/router/gateway/grpc_scripted_replica.h"
 
 namespace kvring::router {
@@ -41,7 +42,7 @@ TEST(GrpcReplica, RealModel_SameBytesAsTheReplicasOwnHttp_AndExactPrediction) {
   GrpcFleet fleet(guard);
   auto gateway = Gateway::Start({}, guard, metrics, fleet.Upstreams(), {});
   ASSERT_TRUE(gateway.ok()) << gateway.status();
-  ASSERT_TRUE(test::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     return guard.With([](Router& router) { return router.Replicas(Now())[0].state; }) == ReplicaState::kUp;
   }));
   net::HttpClient direct(AddressOf((*server)->http_address()));

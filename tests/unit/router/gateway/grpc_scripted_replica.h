@@ -22,17 +22,6 @@
 
 namespace kvring::router::test {
 
-/// Waits for what another thread is about to do; false after 10 s.
-template <class Condition>
-bool Eventually(Condition condition) {
-  const Instant end = Now() + std::chrono::seconds(10);
-  while (!condition()) {
-    if (Now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
-
 inline v1::GenerateResponse Admitted(int prompt, int cached, std::vector<uint32_t> ends = {}) {
   v1::GenerateResponse event;
   event.mutable_admitted()->set_prompt_tokens(prompt);

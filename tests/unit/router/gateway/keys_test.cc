@@ -1,6 +1,7 @@
 // API keys on the HTTP front: limits, caches of their own, changes while it runs.
 #include <gtest/gtest.h>
 
+#include "tests/unit/eventually.h"
 #include "tests/unit/router/gateway/gateway_fixture.h"
 
 namespace kvring::router {
@@ -87,9 +88,9 @@ TEST_F(KeysTest, KeysChangedWhileRunning_AreFollowed_ReplicaKeysToo) {
   options_.access->Replace({.keys = {{.name = "b", .key = "B"}},
                             .aliases = {{"nick", "m"}},
                             .replica_keys = {{upstream_.url(), "R2"}}});
-  ASSERT_TRUE(GatewayFixture::Eventually([&] { return Ask("B").status() == 200; }));
+  ASSERT_TRUE(Eventually([&] { return Ask("B").status() == 200; }));
   EXPECT_EQ(Ask("A").status(), 401);
-  EXPECT_TRUE(GatewayFixture::Eventually([&] {
+  EXPECT_TRUE(Eventually([&] {
     Ask("B", R"({"model":"nick","messages":[{"role":"user","content":"hi"}]})");
     return upstream_.last().Field("Authorization") == "Bearer R2";
   }));

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "router/gateway/engine_metrics.h"
+#include "tests/unit/eventually.h"
 #include "tests/unit/router/gateway/gateway_fixture.h"
 
 namespace kvring::router {
@@ -75,8 +76,7 @@ TEST_F(ProberTest, Metrics_GiveCapacityBlockSizeAndLoad_AndARestart) {
   upstream_.SetMetrics(std::string(kVllm));
   fixture_.Add(upstream_.url());
   fixture_.Start();
-  ASSERT_TRUE(
-      GatewayFixture::Eventually([&] { return !View().load_stale && View().kv_capacity_tokens > 0; }));
+  ASSERT_TRUE(Eventually([&] { return !View().load_stale && View().kv_capacity_tokens > 0; }));
   EXPECT_EQ(View().kv_capacity_tokens, 32'768);
   EXPECT_EQ(View().kv_source, CapacitySource::kMetrics);
   EXPECT_EQ(View().block_size, 16);
@@ -84,7 +84,7 @@ TEST_F(ProberTest, Metrics_GiveCapacityBlockSizeAndLoad_AndARestart) {
   std::string later(kVllm);
   later.replace(later.find("1.76e+09"), 8, "1.77e+09");
   upstream_.SetMetrics(later);
-  EXPECT_TRUE(GatewayFixture::Eventually([&] { return View().epoch != before; }));
+  EXPECT_TRUE(Eventually([&] { return View().epoch != before; }));
 }
 
 TEST_F(ProberTest, POL_15_LoadPageMissingOrOfAnotherShape_IsCountedAndSaid) {
@@ -94,9 +94,9 @@ TEST_F(ProberTest, POL_15_LoadPageMissingOrOfAnotherShape_IsCountedAndSaid) {
     const auto warnings = fixture_.guard().With([](Router& router) { return router.Warnings(); });
     return !warnings.empty() && warnings[0].find(part) != std::string::npos;
   };
-  EXPECT_TRUE(GatewayFixture::Eventually([&] { return warns("answers 404"); }));
+  EXPECT_TRUE(Eventually([&] { return warns("answers 404"); }));
   upstream_.SetMetrics("{\"server_load\":7}");
-  EXPECT_TRUE(GatewayFixture::Eventually([&] { return warns("tells no requests running"); }));
+  EXPECT_TRUE(Eventually([&] { return warns("tells no requests running"); }));
   EXPECT_TRUE(View().load_stale);
   EXPECT_GE(View().load_errors, 2u);
   test::RawSocket client = fixture_.Connect();

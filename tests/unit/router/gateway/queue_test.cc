@@ -3,6 +3,7 @@
 
 #include <list>
 
+#include "tests/unit/eventually.h"
 #include "tests/unit/router/gateway/gateway_fixture.h"
 
 namespace kvring::router {
@@ -54,10 +55,10 @@ class GatewayQueue : public testing::Test {
     return clients_.back();
   }
   bool Waiting(size_t n) {
-    return GatewayFixture::Eventually([&] { return fixture_->queue().waiting == n; });
+    return Eventually([&] { return fixture_->queue().waiting == n; });
   }
   bool AtReplica(int n) {
-    return GatewayFixture::Eventually([&] { return upstream_.count() == n; });
+    return Eventually([&] { return upstream_.count() == n; });
   }
   void ExpectRefused(RawSocket& client, int status, const std::string& reason) {
     const Answer answer = ReadAnswer(client);
@@ -147,7 +148,7 @@ TEST(GatewayQueueCooling, HLT19_BusyReplica_NextRequestWaitsAndIsServedThen) {
   fixture.Add(busy_once.url());
   fixture.Start();
   // The first probe tells a new process, whose cooling would be forgotten.
-  ASSERT_TRUE(GatewayFixture::Eventually([&] { return fixture.replicas()[0].epoch.value != 0; }));
+  ASSERT_TRUE(Eventually([&] { return fixture.replicas()[0].epoch.value != 0; }));
   RawSocket client = fixture.Connect();
   ASSERT_TRUE(client.Send(PostChat(false)));
   EXPECT_EQ(ReadAnswer(client).status(), 503);
@@ -167,11 +168,11 @@ TEST(GatewayQueueRetry, FailedAttempt_WaitsForTheOtherReplica) {
   fixture.Start();
   RawSocket first = fixture.Connect();
   ASSERT_TRUE(first.Send(PostChat(false)));
-  ASSERT_TRUE(GatewayFixture::Eventually([&] { return full.count() == 1; }));
+  ASSERT_TRUE(Eventually([&] { return full.count() == 1; }));
   fixture.Add(failing.url());
   RawSocket second = fixture.Connect();
   ASSERT_TRUE(second.Send(PostChat(false)));
-  ASSERT_TRUE(GatewayFixture::Eventually([&] { return fixture.queue().waiting == 1; }));
+  ASSERT_TRUE(Eventually([&] { return fixture.queue().waiting == 1; }));
   EXPECT_EQ(fixture.Count("kvring_retries_total"), 0u);
   held.LetGo(2);
   EXPECT_EQ(ReadAnswer(first).status(), 200);

@@ -3,7 +3,9 @@
 #include <zlib.h>
 
 #include "absl/synchronization/notification.h"
+#include "common/absl_view.h"
 #include "common/random.h"
+#include "tests/unit/eventually.h"
 #include "tests/unit/router/gateway/gateway_fixture.h"
 
 namespace kvring::router {
@@ -68,8 +70,8 @@ TEST(Relay, PRX01_PRX03_StreamCutAnywhere_BytesAndUsageAreTheSame) {
     ASSERT_TRUE(client.Send(PostChat(true)));
     const Answer answer = ReadAnswer(client);
     ASSERT_EQ(answer.body, expected) << run;
-    EXPECT_TRUE(GatewayFixture::Eventually(
-        [&] { return fixture.totals().prompt_tokens == 7u * static_cast<uint64_t>(run); }));
+    EXPECT_TRUE(
+        Eventually([&] { return fixture.totals().prompt_tokens == 7u * static_cast<uint64_t>(run); }));
   }
   EXPECT_EQ(fixture.totals().cached_tokens, 90u);
   EXPECT_EQ(fixture.Count("kvring_stream_bad_events_total"), 0u);
@@ -82,8 +84,8 @@ TEST(Relay, PRX05_UsageWhereverItStands_IsRecorded) {
   const std::string last[] = {"{\"choices\":[]," + usage + "}", "{" + usage + "}",
                               R"({"choices":[{"index":0,"delta":{}}],)" + usage + "}"};
   ScriptedUpstream upstream([&](RawSocket& socket, const Request& request) {
-    socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")),
-                             Chunk(Event(last[request.number - 1])), Chunk(Event("[DONE]")), "0\r\n\r\n"));
+    socket.Send(absl::StrCat(Absl(kStreamHead), Chunk(Delta("a")), Chunk(Event(last[request.number - 1])),
+                             Chunk(Event("[DONE]")), "0\r\n\r\n"));
   });
   GatewayFixture fixture;
   fixture.Add(upstream.url());
@@ -92,7 +94,7 @@ TEST(Relay, PRX05_UsageWhereverItStands_IsRecorded) {
   for (uint64_t i = 1; i <= 3; ++i) {
     ASSERT_TRUE(client.Send(PostChat(true)));
     EXPECT_EQ(ReadAnswer(client).status(), 200);
-    EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.Outcomes(OutcomeClass::kOk) == i; }));
+    EXPECT_TRUE(Eventually([&] { return fixture.Outcomes(OutcomeClass::kOk) == i; }));
     const Totals totals = fixture.totals();
     EXPECT_EQ(totals.prompt_tokens, 287 * i);
     EXPECT_EQ(totals.completion_tokens, 8 * i);
@@ -106,8 +108,7 @@ TEST(Relay, GeneratedTextOfHttpReplicas_CountsForTheNextTurn) {
   for (const bool stream : {false, true}) {
     ScriptedUpstream upstream([&](RawSocket& socket, const Request&) {
       if (stream) {
-        socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()),
-                                 Chunk(Delta(said)), Chunk(Event("[DONE]")), "0\r\n\r\n"));
+        socket.Send(absl::StrCat(Absl(kStreamHead), Chunk(Delta(said)), Chunk(Event("[DONE]")), "0\r\n\r\n"));
       } else {
         socket.Send(
             Json(200, absl::StrCat(R"({"choices":[{"index":0,"message":{"content":")", said,
@@ -136,8 +137,7 @@ TEST(Relay, PRX09_BrokenEvent_PassesAndIsCounted_ReplicaNotPenalised) {
   for (int i = 0; i < 60; ++i) body += (i == 9 ? "data: {\"bro\n\n" : "") + Delta("x");
   body += Event(R"({"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":60}})") + Event("[DONE]");
   ScriptedUpstream upstream([&](RawSocket& socket, const Request&) {
-    socket.Send(
-        absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(body), "0\r\n\r\n"));
+    socket.Send(absl::StrCat(Absl(kStreamHead), Chunk(body), "0\r\n\r\n"));
   });
   GatewayFixture fixture;
   fixture.Add(upstream.url());
@@ -145,7 +145,7 @@ TEST(Relay, PRX09_BrokenEvent_PassesAndIsCounted_ReplicaNotPenalised) {
   RawSocket client = fixture.Connect();
   ASSERT_TRUE(client.Send(PostChat(true)));
   EXPECT_EQ(ReadAnswer(client).body, body);
-  EXPECT_TRUE(GatewayFixture::Eventually([&] { return fixture.Outcomes(OutcomeClass::kOk) == 1; }));
+  EXPECT_TRUE(Eventually([&] { return fixture.Outcomes(OutcomeClass::kOk) == 1; }));
   EXPECT_EQ(fixture.Count("kvring_stream_bad_events_total"), 1u);
   EXPECT_EQ(fixture.totals().completion_tokens, 60u);
   EXPECT_EQ(fixture.replicas()[0].failures, 0u);
@@ -182,8 +182,7 @@ TEST(Relay, PRX12_PRX20_Alias_ChangesTheModelAndNothingElse) {
       R"(,"messages":[{"role":"user","content":"say \"model\": \"a\""}],"return_token_ids":true,"chat_template_kwargs":{"enable_thinking":false}})";
   RawSocket client = fixture.Connect();
   for (const std::string_view asked : {"a", "default", "m"}) {
-    const std::string body =
-        absl::StrCat(before, "\"", absl::string_view(asked.data(), asked.size()), "\"", after);
+    const std::string body = absl::StrCat(before, "\"", Absl(asked), "\"", after);
     ASSERT_TRUE(client.Send(PostBody(body)));
     EXPECT_EQ(ReadAnswer(client).status(), 200);
     EXPECT_EQ(upstream.last().body, before + "\"m\"" + after) << asked;
@@ -515,8 +514,7 @@ TEST(Relay, SlowClient_SlowsTheReplica_WithBoundedMemory) {
 TEST(Relay, Http10Client_GetsPlainBytesUntilClose_UntilCloseReplica_IsChunked) {
   ScriptedUpstream upstream([](RawSocket& socket, const Request& request) {
     if (request.number == 1) {
-      socket.Send(absl::StrCat(absl::string_view(kStreamHead.data(), kStreamHead.size()), Chunk(Delta("a")),
-                               Chunk(Delta("b")), "0\r\n\r\n"));
+      socket.Send(absl::StrCat(Absl(kStreamHead), Chunk(Delta("a")), Chunk(Delta("b")), "0\r\n\r\n"));
     } else {
       socket.Send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + Delta("a") + Delta("b"));
       socket.Close();
@@ -546,8 +544,7 @@ TEST(Local, ModelsHealthMetricsAdmin_AreAnsweredHere) {
   });
   RawSocket client = fixture.Connect();
   const auto get = [&](std::string_view path) {
-    client.Send(
-        absl::StrCat("GET ", absl::string_view(path.data(), path.size()), " HTTP/1.1\r\nHost: h\r\n\r\n"));
+    client.Send(absl::StrCat("GET ", Absl(path), " HTTP/1.1\r\nHost: h\r\n\r\n"));
     return ReadAnswer(client);
   };
   EXPECT_EQ(get("/healthz").status(), 200);

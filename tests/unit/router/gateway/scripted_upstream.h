@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/absl_view.h"
 #include "tests/unit/common/net/raw_socket.h"
 
 namespace kvring::test {
@@ -24,7 +25,7 @@ class ScriptedUpstream {
     int on_connection = 0;  // of this connection, from 1
 
     std::string Field(std::string_view name) const {
-      const std::string key = absl::StrCat("\r\n", absl::string_view(name.data(), name.size()), ": ");
+      const std::string key = absl::StrCat("\r\n", Absl(name), ": ");
       const size_t at = head.find(key);
       if (at == std::string::npos) return "";
       const size_t first = at + key.size();
@@ -143,21 +144,17 @@ class ScriptedUpstream {
 };
 
 inline std::string Json(int status, std::string_view body, std::string_view lines = "") {
-  return absl::StrCat("HTTP/1.1 ", status, " X\r\nContent-Type: application/json\r\n",
-                      absl::string_view(lines.data(), lines.size()), "Content-Length: ", body.size(),
-                      "\r\n\r\n", absl::string_view(body.data(), body.size()));
+  return absl::StrCat("HTTP/1.1 ", status, " X\r\nContent-Type: application/json\r\n", Absl(lines),
+                      "Content-Length: ", body.size(), "\r\n\r\n", Absl(body));
 }
 inline constexpr std::string_view kStreamHead =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 inline std::string Chunk(std::string_view data) {
-  return absl::StrCat(absl::Hex(data.size()), "\r\n", absl::string_view(data.data(), data.size()), "\r\n");
+  return absl::StrCat(absl::Hex(data.size()), "\r\n", Absl(data), "\r\n");
 }
-inline std::string Event(std::string_view json) {
-  return absl::StrCat("data: ", absl::string_view(json.data(), json.size()), "\n\n");
-}
+inline std::string Event(std::string_view json) { return absl::StrCat("data: ", Absl(json), "\n\n"); }
 inline std::string Delta(std::string_view text) {
-  return Event(absl::StrCat("{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"",
-                            absl::string_view(text.data(), text.size()), "\"}}]}"));
+  return Event(absl::StrCat("{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"", Absl(text), "\"}}]}"));
 }
 
 }  // namespace kvring::test
