@@ -26,11 +26,12 @@ struct Checkpoint {
 
 replica::KvShape ShapeOf(const replica::CpuExecutor& executor, const std::string& dtype) {
   const replica::ModelConfig& config = executor.config();
-  return {.layers = config.layers,
-          .kv_heads = config.kv_heads,
-          .head_dim = config.head_dim,
-          .element_bytes = dtype == "f32" ? 4 : 2,
-          .window = config.window};
+  replica::KvShape shape{.layers = config.layers,
+                         .kv_heads = config.kv_heads,
+                         .head_dim = config.head_dim,
+                         .window = config.window};
+  replica::SetKvType(dtype, shape);
+  return shape;
 }
 
 // One greedy generation; a checkpoint is taken when the cache has so many tokens.

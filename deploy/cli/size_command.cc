@@ -99,12 +99,6 @@ absl::StatusOr<Model> FromGguf(const std::string& file) {
   return model;
 }
 
-// As our replicas hold keys and values: int8 has a f32 scale per key and value of a head.
-void SetKvType(std::string_view type, KvShape& shape) {
-  shape.element_bytes = type == "f32" ? 4 : type == "int8" ? 1 : 2;
-  shape.scale_bytes = type == "int8" ? 4 : 0;
-}
-
 // The file's shape, with what the flags say instead.
 absl::StatusOr<Model> Resolve(const Options& options) {
   Model model;

@@ -131,9 +131,8 @@ class BlockManager {
 
   CacheEventLog& events() { return events_; }
   const CacheEventLog& events() const { return events_; }
-  /// Every matchable block as a stored event, parents (where they are there) before children: the state after
-  /// event next_sequence()
-  /// - 1.
+  /// Every matchable block as a stored event, parents (where they are there) before children: the state
+  /// before event next_sequence().
   std::vector<CacheEvent> Snapshot() const;
 
   /// Empty when all invariants hold, else the first that does not. O(blocks). With `tables`: all tables that

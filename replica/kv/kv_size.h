@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 namespace kvring::replica {
 
@@ -17,6 +18,13 @@ struct KvShape {
   int64_t scale_bytes = 0;    // per key and per value of one head: 4 in our int8 pools
   int64_t window = 0;         // tokens kept per sequence; 0: all
 };
+
+/// "f32", "f16", "bf16" or "int8", as our replicas hold keys and values: int8 with a f32 scale per key and
+/// value of a head.
+constexpr void SetKvType(std::string_view type, KvShape& shape) {
+  shape.element_bytes = type == "f32" ? 4 : type == "int8" ? 1 : 2;
+  shape.scale_bytes = type == "int8" ? 4 : 0;
+}
 
 constexpr int64_t KvBytesPerToken(const KvShape& shape) {
   return 2 * shape.layers * shape.kv_heads * (shape.head_dim * shape.element_bytes + shape.scale_bytes);

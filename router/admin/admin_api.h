@@ -1,13 +1,16 @@
 // AdminApi: the operator's HTTP API and the dashboard page, as plain functions from request to response. Keys
 // of the JSON are snake_case and stable.
 //   GET    /admin/v1/backends            {"backends":[…]}
-//   POST   /admin/v1/backends
-//   {"url":"http://…"|"grpc://…","kv_tokens":n,"weight":x,"models":[…],"api_key":"…"}: 201, or 200 if known
-//   DELETE /admin/v1/backends?url=…      its running requests finish GET /admin/v1/replicas            what
-//   the core believes of each GET    /admin/v1/decisions?limit=n   newest first GET    /admin/v1/why/ID one
-//   request's story GET    /admin/v1/policy              the policy, and those there are GET /admin/v1/health
-//   {"status":"ok"|"degraded","warnings":[…]}: nothing degrades in silence POST   /admin/v1/drain
-//   {"replica":"NAME or URL","undrain":false} GET /admin/v1/stats               totals; by outcome and reason
+//   POST   /admin/v1/backends            {"url":"http://…"|"grpc://…","kv_tokens":n,"weight":x,
+//                                         "models":[…],"api_key":"…"}: 201, or 200 if known
+//   DELETE /admin/v1/backends?url=…      its running requests finish
+//   GET    /admin/v1/replicas            what the core believes of each
+//   GET    /admin/v1/decisions?limit=n   newest first
+//   GET    /admin/v1/why/ID              one request's story
+//   GET    /admin/v1/policy              the policy, and those there are
+//   GET    /admin/v1/health              {"status":"ok"|"degraded","warnings":[…]}: nothing degrades silently
+//   POST   /admin/v1/drain               {"replica":"NAME or URL","undrain":false}
+//   GET    /admin/v1/stats               totals; by outcome and reason
 //   GET    /dashboard                    one page, no other files
 // Without API keys only loopback peers are answered (403); the gateway checks keys. Thread-safe: the core is
 // behind `access`.

@@ -1,9 +1,8 @@
 // CacheAware, the default: least marginal cost over few candidates, homes on an adaptive ring, new branches
 // by promise.
 //
-//   u    = prompt − held_i                 tokens to prefill there (in-flight prompts count; the session's
-//   last
-//                                          replica holds at least the session's prompt of then)
+//   u    = prompt − held_i                 tokens to prefill there (in-flight prompts count; the last
+//                                          replica of a session holds at least its prompt of then)
 //   own  = B_i + u / R_i                   B: seconds of dispatched prefill not done yet; R: tokens/s
 //   q_i  = P_i + 0.5 · D_i                 requests awaiting their first token, and half of those decoding
 //   q    = (q_i + mean q) / 2              those who wait now, and those who will, at the mean load
