@@ -31,6 +31,11 @@ KVRING_TARGET_AVX2 inline __m256i LoadPairs(const std::byte* at) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
 }
 
+// 8 f16, widened.
+KVRING_TARGET_AVX2 inline __m256 LoadHalves(const std::byte* at) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+}
+
 // 8 lanes of int8 pairs, widened: element 2i of each pair, or 2i + 1.
 KVRING_TARGET_AVX2 inline __m256i LoadInt8Pairs(const std::byte* at) {
   return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
@@ -50,6 +55,10 @@ KVRING_TARGET_AVX2 void ScoreGroup(KvType type, const std::byte* keys, const flo
       const auto* k = reinterpret_cast<const float*>(keys) + h * 8;
       for (int d = 0; d < head_dim; ++d) {
         sum[h] = _mm256_fmadd_ps(_mm256_set1_ps(q[d]), _mm256_loadu_ps(k + d * kSlotGroup), sum[h]);
+      }
+    } else if (type == KvType::kF16) {
+      for (int d = 0; d < head_dim; ++d) {
+        sum[h] = _mm256_fmadd_ps(_mm256_set1_ps(q[d]), LoadHalves(keys + d * 32 + h * 16), sum[h]);
       }
     } else if (type == KvType::kInt8) {
       for (int d = 0; d < head_dim; d += 2) {
@@ -77,6 +86,8 @@ KVRING_TARGET_AVX2 void WeighSlot(KvType type, const std::byte* values, int slot
     __m256 v;
     if (type == KvType::kF32) {
       v = _mm256_loadu_ps(reinterpret_cast<const float*>(values) + slot * head_dim + d);
+    } else if (type == KvType::kF16) {
+      v = LoadHalves(values + (slot * head_dim + d) * 2);
     } else if (type == KvType::kInt8) {
       const __m256i pairs = LoadInt8Pairs(values + (slot / 2 * head_dim + d) * 2);
       v = slot % 2 == 0 ? EvenInt(pairs) : OddInt(pairs);

@@ -80,10 +80,10 @@ KVRING_TARGET_AVX512 void LoadQuery(const float* q, float scale, KvType type, in
   const __m512 factor = _mm512_set1_ps(scale);
   for (int d = 0; d < head_dim; d += 16) {
     const __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(q + d), factor);
-    if (type == KvType::kF32) {
-      _mm512_store_ps(out + d, scaled);
-    } else {
+    if (type == KvType::kBf16) {
       _mm256_store_si256(reinterpret_cast<__m256i*>(out + d / 2), (__m256i)_mm512_cvtneps_pbh(scaled));
+    } else {
+      _mm512_store_ps(out + d, scaled);
     }
   }
 }
@@ -120,10 +120,13 @@ void SaveStates(const SpanWork& work, int queries, int head_dim, float* state) {
 
 void AttendTile(const AttentionContext& context, const Span& span, const Tile& tile, SpanWork& work) {
   Narrow(span, tile, work);
-  if (context.pool->shape().type == KvType::kF32) {
-    AttendSpan<KvType::kF32>(tile, work);
-  } else {
-    AttendSpan<KvType::kBf16>(tile, work);
+  switch (context.pool->shape().type) {
+    case KvType::kF32:
+      return AttendSpan<KvType::kF32>(tile, work);
+    case KvType::kF16:
+      return AttendSpan<KvType::kF16>(tile, work);
+    default:
+      return AttendSpan<KvType::kBf16>(tile, work);
   }
 }
 

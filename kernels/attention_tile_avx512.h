@@ -1,6 +1,7 @@
 // The inner loops of AVX-512 attention, for attention_avx512.cc alone: up to 6 queries (tokens x heads of one
 // KV head) against one span of keys. Scores by broadcasting q over the transposed keys (no horizontal sums),
-// one softmax in powers of two, then values weighted by broadcast probabilities. With bf16 keys and values, q
+// one softmax in powers of two, then values weighted by broadcast probabilities. f16 is widened to f32 as it
+// is read. With bf16 keys and values, q
 // and the probabilities are rounded to bf16 too and vdpbf16ps takes two dimensions (two slots) at once; the
 // probabilities are summed as rounded, so that the weights still add up to one. A query's bits do not depend
 // on the others of its tile: what it does not see adds exact zeros.
@@ -48,18 +49,30 @@ struct SpanWork {
   alignas(64) float values[kTileQueries][kMaxHeadDim];
 };
 
-// A vector step of either type: 16 lanes of f32, or of bf16 pairs.
+// A vector step of any type: 16 lanes of f32, or of bf16 pairs.
 template <KvType kType>
 KVRING_TARGET_AVX512 inline __m512 MultiplyAdd(__m512 sum, __m512 a, __m512 b) {
-  if constexpr (kType == KvType::kF32) {
-    return _mm512_fmadd_ps(a, b, sum);
-  } else {
+  if constexpr (kType == KvType::kBf16) {
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+  } else {
+    return _mm512_fmadd_ps(a, b, sum);
   }
 }
 
 template <KvType kType>
-constexpr int kPerStep = kType == KvType::kF32 ? 1 : 2;
+constexpr int kPerStep = kType == KvType::kBf16 ? 2 : 1;
+
+// What a step reads of the stored keys or values.
+template <KvType kType>
+constexpr int kStepBytes = kType == KvType::kF16 ? 32 : 64;
+template <KvType kType>
+KVRING_TARGET_AVX512 inline __m512 LoadStored(const std::byte* at) {
+  if constexpr (kType == KvType::kF16) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+  } else {
+    return _mm512_loadu_ps(at);
+  }
+}
 
 // Scores of Q queries against B neighbouring groups.
 template <KvType kType, int Q, int B>
@@ -78,10 +91,10 @@ KVRING_TARGET_AVX512 inline void ScoreGroups(const Tile& tile, int first_group, 
     __m512 k[B];
 #pragma GCC unroll 4
     for (int b = 0; b < B; ++b) {
-      k[b] = _mm512_loadu_ps(keys[b] + d * 64);
+      k[b] = LoadStored<kType>(keys[b] + d * kStepBytes<kType>);
       if constexpr (Q <= kDecodeQueries) {
-        __builtin_prefetch(next_keys[b] + d * 64);
-        __builtin_prefetch(values[b] + d * 64);
+        __builtin_prefetch(next_keys[b] + d * kStepBytes<kType>);
+        __builtin_prefetch(values[b] + d * kStepBytes<kType>);
       }
     }
 #pragma GCC unroll 8
@@ -110,13 +123,13 @@ KVRING_TARGET_AVX512 inline void ScoreSpan(const Tile& tile, SpanWork& work) {
 // Writes a group's probabilities, in bf16 packed into the group's first half, and gives them back as used.
 template <KvType kType>
 KVRING_TARGET_AVX512 inline __m512 StoreWeights(__m512 p, float* scores) {
-  if constexpr (kType == KvType::kF32) {
-    _mm512_store_ps(scores, p);
-    return p;
-  } else {
+  if constexpr (kType == KvType::kBf16) {
     const __m256i narrow = (__m256i)_mm512_cvtneps_pbh(p);
     _mm256_store_si256(reinterpret_cast<__m256i*>(scores), narrow);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16));
+  } else {
+    _mm512_store_ps(scores, p);
+    return p;
   }
 }
 
@@ -144,15 +157,15 @@ KVRING_TARGET_AVX512 inline void Softmax(const Tile& tile, int r, SpanWork& work
   work.sum[r] = _mm512_reduce_add_ps(sums);
 }
 
-// One step of WeighValues: a slot (f32) or a pair of slots (bf16; `lanes` drops a second slot that nobody has
-// written).
+// One step of WeighValues: a slot (f32, f16) or a pair of slots (bf16; `lanes` drops a second slot that
+// nobody has written).
 template <KvType kType, int Q, int D>
-KVRING_TARGET_AVX512 inline void WeighStep(const SpanWork& work, const float* values, int weight,
+KVRING_TARGET_AVX512 inline void WeighStep(const SpanWork& work, const std::byte* values, int weight,
                                            __m512i lanes, __m512 (&acc)[Q][D]) {
   __m512 v[D];
 #pragma GCC unroll 4
   for (int i = 0; i < D; ++i) {
-    v[i] = _mm512_loadu_ps(values + i * 16);
+    v[i] = LoadStored<kType>(values + i * kStepBytes<kType>);
     if constexpr (kType == KvType::kBf16) {
       v[i] = _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(v[i]), lanes));
     }
@@ -170,16 +183,17 @@ template <KvType kType, int Q, int D>
 KVRING_TARGET_AVX512 inline void WeighValues(int head_dim, int dim, SpanWork& work) {
   __m512 acc[Q][D] = {};
   const __m512i all = _mm512_set1_epi32(-1);
+  const int64_t row_bytes = head_dim / 16 * kStepBytes<kType>;
   for (int g = 0; g < work.group_count; ++g) {
     const VisibleGroup& group = work.groups[g];
-    const float* values = reinterpret_cast<const float*>(group.data.values) + dim;
+    const std::byte* values = group.data.values + dim / 16 * kStepBytes<kType>;
     const int count = std::min(group.count, work.last_position - group.first_position + 1);
     const int whole = count / kPerStep<kType>;
     for (int step = 0; step < whole; ++step) {
-      WeighStep<kType, Q, D>(work, values + step * head_dim, g * kSlotGroup + step, all, acc);
+      WeighStep<kType, Q, D>(work, values + step * row_bytes, g * kSlotGroup + step, all, acc);
     }
     if (count % kPerStep<kType> != 0) {
-      WeighStep<kType, Q, D>(work, values + whole * head_dim, g * kSlotGroup + whole,
+      WeighStep<kType, Q, D>(work, values + whole * row_bytes, g * kSlotGroup + whole,
                              _mm512_set1_epi32(0xffff), acc);
     }
   }

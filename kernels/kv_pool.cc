@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <type_traits>
 
 #include "kernels/half.h"
 
@@ -16,13 +15,13 @@
 namespace kvring::kernels {
 namespace {
 
-template <class Element>
-Element Rounded(float value) {
-  if constexpr (std::is_same_v<Element, float>) {
-    return value;
-  } else {
-    return FloatToBf16(value);
-  }
+constexpr float kLargestF16 = 65504;
+
+template <KvType kType>
+auto Rounded(float value) {
+  if constexpr (kType == KvType::kF32) return value;
+  if constexpr (kType == KvType::kF16) return FloatToF16(std::clamp(value, -kLargestF16, kLargestF16));
+  if constexpr (kType == KvType::kBf16) return FloatToBf16(value);
 }
 
 // Where the groups of one position lie in a tile.
@@ -32,13 +31,14 @@ struct Groups {
   int slot;  // in the group
 };
 
-template <class Element>
+template <KvType kType>
 void WriteRow(const KvShape& shape, const Groups& to, const float* keys, const float* values) {
+  using Element = decltype(Rounded<kType>(0));
   auto* k = reinterpret_cast<Element*>(to.keys);
   auto* v = reinterpret_cast<Element*>(to.values);
   for (int d = 0; d < shape.head_dim; ++d) {
-    k[KeyIndex(shape.type, to.slot, d)] = Rounded<Element>(keys[d]);
-    v[ValueIndex(shape.type, shape.head_dim, to.slot, d)] = Rounded<Element>(values[d]);
+    k[KeyIndex(kType, to.slot, d)] = Rounded<kType>(keys[d]);
+    v[ValueIndex(kType, shape.head_dim, to.slot, d)] = Rounded<kType>(values[d]);
   }
 }
 
@@ -95,6 +95,26 @@ KVRING_TARGET_AVX512 void WriteBf16RowAvx512(int head_dim, const Groups& to, con
                              odd ? _mm512_slli_epi32(wide, 16) : wide);
   }
 }
+
+// f16, head_dim % 16 == 0: 16 dimensions at a time; keys go each to its row.
+KVRING_TARGET_AVX512 void WriteF16RowAvx512(int head_dim, const Groups& to, const float* keys,
+                                            const float* values) {
+  auto* k = reinterpret_cast<F16Bits*>(to.keys) + to.slot;
+  auto* v = reinterpret_cast<F16Bits*>(to.values) + to.slot * head_dim;
+  const __m512 largest = _mm512_set1_ps(kLargestF16);
+  const auto halves = [&](const float* at) KVRING_TARGET_AVX512 {
+    const __m512 bounded = _mm512_max_ps(_mm512_sub_ps(_mm512_setzero_ps(), largest),
+                                         _mm512_min_ps(largest, _mm512_loadu_ps(at)));
+    return _mm512_cvtps_ph(bounded, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  };
+  for (int d = 0; d < head_dim; d += 16) {
+    alignas(32) F16Bits narrow[16];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(narrow), halves(keys + d));
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) k[(d + i) * kSlotGroup] = narrow[i];
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(v + d), halves(values + d));
+  }
+}
 #endif
 
 void WriteBf16Row(Isa isa, const KvShape& shape, const Groups& to, const float* keys, const float* values) {
@@ -103,7 +123,16 @@ void WriteBf16Row(Isa isa, const KvShape& shape, const Groups& to, const float* 
     return WriteBf16RowAvx512(shape.head_dim, to, keys, values);
 #endif
   (void)isa;
-  WriteRow<Bf16Bits>(shape, to, keys, values);
+  WriteRow<KvType::kBf16>(shape, to, keys, values);
+}
+
+void WriteF16Row(Isa isa, const KvShape& shape, const Groups& to, const float* keys, const float* values) {
+#if KVRING_X86
+  if (isa == Isa::kAvx512 && shape.head_dim % 16 == 0)
+    return WriteF16RowAvx512(shape.head_dim, to, keys, values);
+#endif
+  (void)isa;
+  WriteRow<KvType::kF16>(shape, to, keys, values);
 }
 
 }  // namespace
@@ -112,6 +141,8 @@ float StoredNumber(const KvShape& shape, const std::byte* group, int slot, int64
   switch (shape.type) {
     case KvType::kF32:
       return reinterpret_cast<const float*>(group)[index];
+    case KvType::kF16:
+      return F16ToFloat(reinterpret_cast<const F16Bits*>(group)[index]);
     case KvType::kBf16:
       return Bf16ToFloat(reinterpret_cast<const Bf16Bits*>(group)[index]);
     case KvType::kInt8:
@@ -135,7 +166,10 @@ void KvPool::Write(Isa isa, Slot at, const float* keys, const float* values) {
     const int64_t first = static_cast<int64_t>(h) * shape_.head_dim;
     switch (shape_.type) {
       case KvType::kF32:
-        WriteRow<float>(shape_, groups, keys + first, values + first);
+        WriteRow<KvType::kF32>(shape_, groups, keys + first, values + first);
+        break;
+      case KvType::kF16:
+        WriteF16Row(isa, shape_, groups, keys + first, values + first);
         break;
       case KvType::kBf16:
         WriteBf16Row(isa, shape_, groups, keys + first, values + first);

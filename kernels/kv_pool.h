@@ -1,6 +1,7 @@
 // KvPool: keys and values of all layers, in blocks that the engine hands out. Per (layer, block, KV head)
 // there is one tile: keys then values, in groups of 16 slots (slots is block_size rounded up to 16):
 //   f32    K [head_dim][16 slots]            V [16 slots][head_dim]               the exact path
+//   f16    as f32, rounded to nearest; beyond 65504 held there
 //   bf16   K [head_dim/2][16 slots][2 dims]  V [8][head_dim][2 slots]             pairs as vdpbf16ps
 //   multiplies them
 //   int8   as bf16, in pairs as vpdpwssd multiplies them once widened; each followed by 16 f32
@@ -18,7 +19,9 @@
 
 namespace kvring::kernels {
 
-enum class KvType { kF32, kBf16, kInt8 };
+enum class KvType { kF32, kF16, kBf16, kInt8 };
+/// Whether two neighbouring dimensions of a key (two slots of a value) stand together.
+constexpr bool InPairs(KvType type) { return type == KvType::kBf16 || type == KvType::kInt8; }
 constexpr int kSlotGroup = 16;
 
 struct KvShape {
@@ -30,7 +33,7 @@ struct KvShape {
   KvType type = KvType::kBf16;
 
   int slots() const { return (block_size + kSlotGroup - 1) / kSlotGroup * kSlotGroup; }
-  int64_t element_bytes() const { return type == KvType::kF32 ? 4 : type == KvType::kBf16 ? 2 : 1; }
+  int64_t element_bytes() const { return type == KvType::kF32 ? 4 : type == KvType::kInt8 ? 1 : 2; }
   /// Of one key or value of one head: 4 for int8's scale.
   int64_t scale_bytes() const { return type == KvType::kInt8 ? 4 : 0; }
   /// Of the keys (values) of one group.
@@ -48,10 +51,10 @@ struct KvGroup {
 
 /// Element of a group: dimension d of a slot in 0..15.
 inline int64_t KeyIndex(KvType type, int slot, int d) {
-  return type != KvType::kF32 ? (d / 2 * kSlotGroup + slot) * 2 + d % 2 : d * kSlotGroup + slot;
+  return InPairs(type) ? (d / 2 * kSlotGroup + slot) * 2 + d % 2 : d * kSlotGroup + slot;
 }
 inline int64_t ValueIndex(KvType type, int head_dim, int slot, int d) {
-  return type != KvType::kF32 ? (slot / 2 * head_dim + d) * 2 + slot % 2 : slot * head_dim + d;
+  return InPairs(type) ? (slot / 2 * head_dim + d) * 2 + slot % 2 : slot * head_dim + d;
 }
 /// int8's 16 scales of a group's keys (values).
 inline const float* ScalesOf(const std::byte* group, int head_dim) {

@@ -74,8 +74,8 @@ void AddReplica(CLI::App& app, Action& action) {
   command->add_flag("--exact", replica.exact, "fp32 weights and KV");
   command
       ->add_option("--kv-type", replica.kv_type,
-                   "keys and values in f32, bf16 or int8 (default: bf16; f32 with --exact)")
-      ->check(CLI::IsMember({"f32", "bf16", "int8"}));
+                   "keys and values in f32, f16, bf16 or int8 (default: bf16; f32 with --exact)")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}));
   command->add_option("--router", replica.routers, "gRPC address of a router to register at (repeatable)");
   command->add_option("--router-key", replica.router_key, "API key of the routers, where they want one")
       ->envname("KVRING_API_KEY");

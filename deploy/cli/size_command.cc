@@ -224,8 +224,8 @@ void AddSize(CLI::App& app, Action& action) {
           ->check(CLI::PositiveNumber);
   command
       ->add_option("--kv-type", options->kv_type,
-                   "as a replica of that --kv-type holds it: f32, bf16 or int8 (with its scales)")
-      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
+                   "as a replica of that --kv-type holds it: f32, f16, bf16 or int8 (with its scales)")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
       ->excludes(bytes);
   command->add_option("--memory", options->memory, "of the card, like 80GiB: how many conversations fit");
   command->add_option("--weights", options->weights, "bytes of the weights on that card");

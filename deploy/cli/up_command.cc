@@ -72,8 +72,8 @@ void AddUp(CLI::App& app, Action& action) {
   command->add_flag("--exact", options->fleet.exact, "fp32 weights and KV");
   command
       ->add_option("--kv-type", options->fleet.kv_type,
-                   "keys and values of the replicas in f32, bf16 or int8")
-      ->check(CLI::IsMember({"f32", "bf16", "int8"}));
+                   "keys and values of the replicas in f32, f16, bf16 or int8")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}));
   command->add_flag("--demo", options->demo, "run the demonstration, then stop");
   command->add_flag("--keep", options->keep, "with --demo: stay afterwards");
   command->footer("Examples:\n  kvring up\n  kvring up --replicas 2 --port 8000 --policy session-ring");

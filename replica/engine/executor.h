@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
+#include "replica/kv/block_table.h"
 
 namespace kvring::replica {
 
@@ -25,15 +26,6 @@ struct SequenceStep {
   /// Logits are wanted for tokens[logits_from …]; tokens.size() - 1 for a sequence that samples,
   /// tokens.size() for none, 0 when the logits of every token are wanted (echo with logprobs).
   int32_t logits_from = 0;
-};
-
-/// Copy-on-write: the first `tokens` slots of `from` are copied to `to` before anything else of the step, in
-/// the order of the batch's list (a block may be the target of one copy and, given back in between, of a
-/// later one).
-struct BlockCopy {
-  BlockId from;
-  BlockId to;
-  int32_t tokens = 0;
 };
 
 struct Batch {

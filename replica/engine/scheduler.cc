@@ -98,9 +98,7 @@ bool Scheduler::MakeRoom(Sequence& sequence, int32_t end) {
   for (;;) {
     const BlockManager::Extension extension = blocks_.Extend(sequence.table, sequence.computed, end);
     if (extension.ok) {
-      if (extension.copy_tokens > 0) {
-        plan_.copies.push_back({extension.copy_from, extension.copy_to, extension.copy_tokens});
-      }
+      if (extension.copy.has_value()) plan_.copies.push_back(*extension.copy);
       return true;
     }
     if (running_.size() == 1 && GiveUpPins()) continue;
@@ -187,6 +185,12 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence& sequence) {
   waiting_tokens_ -= sequence.length();
   sequence.computed = *cached;
   sequence.cached_tokens = *cached;
+  const bool all_but_last = may_be_cached == sequence.length() - 1;
+  if (const auto copy =
+          all_but_last ? blocks_.CopyOfLastBlock(sequence.table, sequence.tokens) : std::nullopt) {
+    plan_.copies.push_back(*copy);
+    sequence.computed = may_be_cached;
+  }
   sequence.blocked = false;
   sequence.bypasses = 0;
   if (!sequence.admitted_once) plan_.admitted.push_back(&sequence);

@@ -87,6 +87,19 @@ void BlockManager::Withdraw(BlockTable& table, int32_t end) {
   }
 }
 
+std::optional<BlockCopy> BlockManager::CopyOfLastBlock(BlockTable& table, std::span<const TokenId> tokens) {
+  const auto length = static_cast<int32_t>(tokens.size());
+  const int32_t last = length / block_size_ - 1;
+  const bool taken = static_cast<int32_t>(table.blocks.size()) > last;
+  if (!prefix_caching_ || length % block_size_ != 0 || table.committed_blocks != last || !taken)
+    return std::nullopt;
+  HashUpTo(table, tokens, last + 1);
+  const Lookup found = Find(table, tokens, last, last == 0 ? kNone : table.blocks[last - 1].value);
+  if (found.block == kNone) return std::nullopt;
+  ++stats_.last_block_copies;
+  return BlockCopy{{found.block}, table.blocks[last], block_size_ - 1};
+}
+
 BlockManager::Extension BlockManager::Extend(BlockTable& table, int32_t computed, int32_t end) {
   KVRING_CHECK(table.held);
   const auto have = static_cast<int32_t>(table.blocks.size());
@@ -101,7 +114,7 @@ BlockManager::Extension BlockManager::Extend(BlockTable& table, int32_t computed
     table.blocks[first] = {Take()};
     Dereference(shared.value);
     ++stats_.copies;
-    result = {true, shared, table.blocks[first], computed % block_size_};
+    result.copy = {shared, table.blocks[first], computed % block_size_};
   }
   // A matchable block is never written again.
   KVRING_CHECK(first >= have || blocks_[table.blocks[first].value].serial == 0);

@@ -74,11 +74,13 @@ class BlockManager {
   /// twice.
   bool IsBeingComputed(BlockTable& table, std::span<const TokenId> tokens, int32_t max_tokens) const;
 
+  /// After Admit of a history whose whole blocks are all in the cache, the last one left out for its last
+  /// token alone: the others of its tokens can be copied into the table's own block. Not counted as cached.
+  std::optional<BlockCopy> CopyOfLastBlock(BlockTable& table, std::span<const TokenId> tokens);
+
   struct Extension {
     bool ok = false;
-    BlockId copy_from = kNullBlock;  // when set: copy `copy_tokens` slots from here …
-    BlockId copy_to = kNullBlock;    // … to here before anything is written
-    int32_t copy_tokens = 0;
+    std::optional<BlockCopy> copy;  // to be made before anything is written
   };
   /// Makes positions [computed, end) writable: adds blocks, and replaces a shared part-filled block
   /// (copy-on-write).

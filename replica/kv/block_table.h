@@ -15,6 +15,14 @@ namespace kvring::replica {
 /// An entry of a table whose block has been given back (the window has passed it).
 inline constexpr BlockId kNullBlock{-1};
 
+/// The first `tokens` slots of `from` are copied to `to` before anything else of a step, in the order of its
+/// list (a block may be the target of one copy and, given back in between, of a later one).
+struct BlockCopy {
+  BlockId from;
+  BlockId to;
+  int32_t tokens = 0;
+};
+
 /// Where a chain begins. Two roots are equal only when hash and check are, so that two salts meet by chance
 /// with 2^-128.
 struct CacheRoot {

@@ -58,10 +58,11 @@ kernels::KvType KvTypeOf(const CpuOptions& options) {
 
 absl::StatusOr<kernels::KvType> ParseKvType(std::string_view name) {
   if (name == "f32") return kernels::KvType::kF32;
+  if (name == "f16") return kernels::KvType::kF16;
   if (name == "bf16") return kernels::KvType::kBf16;
   if (name == "int8") return kernels::KvType::kInt8;
   return absl::InvalidArgumentError(
-      absl::StrCat("'", std::string(name), "' is no type of keys and values (f32, bf16 and int8 are)"));
+      absl::StrCat("'", std::string(name), "' is no type of keys and values (f32, f16, bf16 and int8 are)"));
 }
 
 int64_t KvBytesPerToken(const ModelConfig& config, kernels::KvType type) {

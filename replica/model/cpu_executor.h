@@ -1,8 +1,8 @@
 // CpuExecutor: runs a model on the CPU: weights packed once, both attention and
 // matmuls on a pool of threads, keys and values in a pool of blocks. kFp32 is exact (weights and KV in f32).
 // kFast keeps the file's 4- and 8-bit weights, quantises activations to int8 blocks of 32 and holds KV in
-// bf16, or in int8 (kv_pool.h) where asked; it gives the exact path's greedy token wherever the exact margin
-// between the best two logits exceeds kFastMarginBound (teacher-forced over the reference answers of
+// bf16, or in f16 or int8 (kv_pool.h) where asked; it gives the exact path's greedy token wherever the exact
+// margin between the best two logits exceeds kFastMarginBound (teacher-forced over the reference answers of
 // SmolLM2-135M Q4_1; under a window of 32, which these weights were not trained for, up to 0.74 was missed).
 // Results of both do not depend on chunking or batching. Used from one thread.
 #pragma once
@@ -44,7 +44,7 @@ struct CpuOptions {
 
 /// What keys and values are held in.
 kernels::KvType KvTypeOf(const CpuOptions& options);
-/// "f32", "bf16" or "int8"; InvalidArgument lists them.
+/// "f32", "f16", "bf16" or "int8"; InvalidArgument lists them.
 absl::StatusOr<kernels::KvType> ParseKvType(std::string_view name);
 /// Bytes of one token's keys and values in all layers, scales included.
 int64_t KvBytesPerToken(const ModelConfig& config, kernels::KvType type);

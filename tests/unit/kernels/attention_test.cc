@@ -145,13 +145,14 @@ constexpr int kComparedEvery = 5;
 #endif
 
 TEST_P(AttentionTest, ChunksAndDecodesTogether_EqualTheDoubleSoftmax) {
-  for (const Model& model :
-       {Model{9, 3, 64, 16, 0, KvType::kF32}, Model{9, 3, 64, 16, 0, KvType::kBf16},
-        Model{4, 4, 32, 5, 0, KvType::kF32}, Model{8, 1, 80, 32, 0, KvType::kBf16},
-        Model{6, 3, 128, 16, 40, KvType::kF32}, Model{2, 2, 64, 16, 300, KvType::kBf16},
-        Model{2, 1, 24, 7, 0, KvType::kBf16}, Model{9, 3, 64, 16, 0, KvType::kInt8},
-        Model{8, 1, 80, 32, 40, KvType::kInt8}, Model{4, 4, 32, 5, 0, KvType::kInt8},
-        Model{2, 1, 24, 7, 0, KvType::kInt8}, Model{5, 1, 128, 16, 300, KvType::kInt8}}) {
+  for (const Model& model : {Model{9, 3, 64, 16, 0, KvType::kF32}, Model{9, 3, 64, 16, 0, KvType::kBf16},
+                             Model{4, 4, 32, 5, 0, KvType::kF32}, Model{8, 1, 80, 32, 0, KvType::kBf16},
+                             Model{6, 3, 128, 16, 40, KvType::kF32}, Model{2, 2, 64, 16, 300, KvType::kBf16},
+                             Model{2, 1, 24, 7, 0, KvType::kBf16}, Model{9, 3, 64, 16, 0, KvType::kInt8},
+                             Model{8, 1, 80, 32, 40, KvType::kInt8}, Model{4, 4, 32, 5, 0, KvType::kInt8},
+                             Model{2, 1, 24, 7, 0, KvType::kInt8}, Model{9, 3, 64, 16, 0, KvType::kF16},
+                             Model{8, 1, 80, 32, 40, KvType::kF16}, Model{2, 1, 24, 7, 0, KvType::kF16},
+                             Model{5, 1, 128, 16, 300, KvType::kInt8}}) {
     Fixture fixture(model, 400);
     const Sequence a = fixture.Make(300);
     const Sequence b = fixture.Make(31);
@@ -177,7 +178,7 @@ TEST_P(AttentionTest, ChunksAndDecodesTogether_EqualTheDoubleSoftmax) {
 }
 
 TEST_P(AttentionTest, RowAlone_SameBitsAsInAChunk) {
-  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kInt8}) {
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBf16, KvType::kInt8}) {
     Fixture fixture({9, 3, 64, 16, 0, type}, 100);
     const Sequence s = fixture.Make(600);
     const auto chunk = Attend(GetParam(), fixture, {{&s, 540, 60}})[0];
@@ -190,7 +191,7 @@ TEST_P(AttentionTest, RowAlone_SameBitsAsInAChunk) {
 
 // Blocks that have left the window are never read, so their table entries may be anything.
 TEST_P(AttentionTest, Window_BlocksBeforeIt_AreNotTouched) {
-  for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kInt8}) {
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBf16, KvType::kInt8}) {
     Fixture fixture({2, 1, 64, 16, 50, type}, 100);
     Sequence s = fixture.Make(400);
     const auto before = Attend(GetParam(), fixture, {{&s, 380, 20}, {&s, 399, 1}});

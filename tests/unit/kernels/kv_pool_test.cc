@@ -19,7 +19,7 @@ std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const Isa isa : SupportedIsas()) {
     for (const int head_dim : {8, 48}) {
-      for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kInt8})
+      for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBf16, KvType::kInt8})
         cases.push_back({isa, head_dim, type});
     }
   }
@@ -27,7 +27,7 @@ std::vector<Case> AllCases() {
 }
 class KvPoolTest : public testing::TestWithParam<Case> {};
 std::string CaseName(const testing::TestParamInfo<Case>& info) {
-  constexpr const char* kTypes[] = {"F32", "Bf16", "Int8"};
+  constexpr const char* kTypes[] = {"F32", "F16", "Bf16", "Int8"};
   return std::string(NameOf(info.param.isa)) + kTypes[static_cast<int>(info.param.type)] +
          std::to_string(info.param.head_dim);
 }
@@ -103,8 +103,31 @@ TEST(KvPoolInt8, RandomRows_ErrAtMostHalfTheirScale) {
   }
 }
 
+TEST(KvPoolF16, AnyNumber_IsRoundedToNearestAndHeldAtTheEnds) {
+  const KvShape shape{1, 1, 16, 16, 1, KvType::kF16};
+  const std::vector<float> row = {1e6F,   -1e6F, 65504,  65519.9F, 0.1F,    -0.1F, 1e-7F,      2049,
+                                  2051.F, 0,     -2e-8F, 3.14159F, 1234.5F, 7e-5F, 6.0975e-5F, -65520};
+  const float inside[] = {0.0999755859F, -0.0999755859F, 1.1920929e-07F, 2048, 2052};
+  for (const Isa isa : SupportedIsas()) {
+    KvPool pool(shape);
+    pool.Write(isa, {0, BlockId{0}, 3}, row.data(), row.data());
+    const KvGroup group = pool.group(0, 0, BlockId{0}, 0);
+    const auto key = [&](int d) { return StoredNumber(shape, group.keys, 3, KeyIndex(KvType::kF16, 3, d)); };
+    const auto value = [&](int d) {
+      return StoredNumber(shape, group.values, 3, ValueIndex(KvType::kF16, 16, 3, d));
+    };
+    for (int d = 0; d < 16; ++d) {
+      EXPECT_EQ(key(d), value(d));
+      EXPECT_EQ(std::signbit(key(d)), std::signbit(row[static_cast<size_t>(d)]));
+    }
+    for (const int d : {0, 1, 2, 3, 15}) EXPECT_EQ(std::fabs(key(d)), 65504);
+    for (int d = 4; d < 9; ++d) EXPECT_EQ(key(d), inside[d - 4]);
+  }
+}
+
 TEST(KvShape, TokenBytes_CountTheScales) {
   EXPECT_EQ((KvShape{30, 3, 64, 16, 4, KvType::kF32}).token_bytes(), 46080);
+  EXPECT_EQ((KvShape{30, 3, 64, 16, 4, KvType::kF16}).token_bytes(), 23040);
   EXPECT_EQ((KvShape{30, 3, 64, 16, 4, KvType::kBf16}).token_bytes(), 23040);
   const KvShape int8{30, 3, 64, 16, 4, KvType::kInt8};
   EXPECT_EQ(int8.token_bytes(), 2 * 30 * 3 * (64 + 4));

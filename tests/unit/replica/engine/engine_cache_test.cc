@@ -31,7 +31,8 @@ TEST(EngineCacheTest, SamePromptTwice_HitsFloorOfAllButOne_SameText_PFX01) {
     const Answer warm = driver.RunOne(Greedy(2, prompt, 8));
     const int32_t expected = (length - 1) / 16 * 16;
     EXPECT_EQ(warm.usage->cached_tokens, expected) << length;
-    EXPECT_EQ(executor.computed_tokens - before, length - expected + 7) << length;
+    // Of a last block that is cached whole all tokens but the last are copied.
+    EXPECT_EQ(executor.computed_tokens - before, (length % 16 == 0 ? 1 : length - expected) + 7) << length;
     EXPECT_EQ(warm.choices, cold.choices) << length;
     std::vector<TokenId> longer = prompt;
     longer.resize(length + 30, 3);

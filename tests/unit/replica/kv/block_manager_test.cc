@@ -103,9 +103,8 @@ class KvbPool {
     const auto at = static_cast<int32_t>(history.size());
     const BlockManager::Extension extension = manager_.Extend(table, at, at + 1);
     ASSERT_TRUE(extension.ok);
-    for (int32_t i = 0; i < extension.copy_tokens; ++i) {
-      slots_[extension.copy_to.value * 4 + i] = slots_[extension.copy_from.value * 4 + i];
-    }
+    const BlockCopy copy = extension.copy.value_or(BlockCopy{});
+    for (int32_t i = 0; i < copy.tokens; ++i) slots_[copy.to.value * 4 + i] = slots_[copy.from.value * 4 + i];
     slots_[table.blocks[at / 4].value * 4 + at % 4] = token;
     history.push_back(token);
     manager_.Commit(table, history, at + 1);

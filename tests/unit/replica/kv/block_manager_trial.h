@@ -115,6 +115,11 @@ class BlockManagerTrial {
     return slots_[table.blocks[p / shape_.block_size].value * shape_.block_size + p % shape_.block_size];
   }
 
+  void Copy(const BlockCopy& copy) {
+    for (int32_t i = 0; i < copy.tokens; ++i)
+      slots_[copy.to.value * shape_.block_size + i] = slots_[copy.from.value * shape_.block_size + i];
+  }
+
   std::string Admit() {
     if (runs_.size() >= shape_.max_tables) return "";
     auto run = std::make_unique<TrialRun>();
@@ -139,6 +144,12 @@ class BlockManagerTrial {
     if (!cached.has_value()) return "";
     run->computed = expected;
     hits += expected;
+    if (max_cached == length - 1) {
+      const std::optional<BlockCopy> copy = manager_.CopyOfLastBlock(run->table, run->history);
+      KVRING_TRIAL_EQ(copy.has_value(), model_.HoldsLastBlock(*run));
+      if (copy.has_value()) Copy(*copy);
+      if (copy.has_value()) run->computed = length - 1;
+    }
     runs_.push_back(std::move(run));
     return "";
   }
@@ -158,10 +169,7 @@ class BlockManagerTrial {
     KVRING_TRIAL_EQ(extension.ok, fits);
     if (!fits) return "";
     copies += copied;
-    for (int32_t i = 0; i < extension.copy_tokens; ++i) {
-      slots_[extension.copy_to.value * shape_.block_size + i] =
-          slots_[extension.copy_from.value * shape_.block_size + i];
-    }
+    if (extension.copy.has_value()) Copy(*extension.copy);
     for (int32_t p = run.computed; p < end; ++p) Slot(run.table, p) = run.history[p];
     const int32_t from_block = run.computed / shape_.block_size;
     run.computed = end;

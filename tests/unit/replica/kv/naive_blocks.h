@@ -111,6 +111,14 @@ class NaiveBlocks {
     return hit * shape_.block_size;
   }
 
+  /// Of a run just admitted: the block that is left out for its last token alone is in the cache.
+  bool HoldsLastBlock(const TrialRun& run) const {
+    const auto length = static_cast<int32_t>(run.history.size());
+    const int32_t last = length / shape_.block_size;
+    return length % shape_.block_size == 0 && run.computed == (last - 1) * shape_.block_size &&
+           static_cast<int32_t>(run.model.size()) >= last && prefixes_.contains(Prefix(run, last));
+  }
+
   bool Extend(TrialRun& run, int32_t end, bool& copied) {
     const size_t first = run.computed / shape_.block_size;
     copied = first < run.model.size() && run.model[first]->references > 1;

@@ -1,6 +1,6 @@
-// What keys and values in bf16 and int8 cost: perplexity on a fixed text (testdata/accuracy_text.txt, our own
-// words) against the exact path, and greedy tokens against the reference answers by their margins. The suite
-// takes the first KVRING_ACCURACY_TOKENS (256) tokens of the text; the whole text is about 1,150.
+// What keys and values in f16, bf16 and int8 cost: perplexity on a fixed text (testdata/accuracy_text.txt,
+// our own words) against the exact path, and greedy tokens against the reference answers by their margins.
+// The suite takes the first KVRING_ACCURACY_TOKENS (256) tokens of the text; the whole text is about 1,150.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -77,14 +77,17 @@ TEST(KvAccuracyTest, Perplexity_OfEachKvType_IsWithinOnePercentOfTheExactPath) {
   };
   const double exact = perplexity(Precision::kFp32, KvType::kF32);
   const double exact_int8 = perplexity(Precision::kFp32, KvType::kInt8);
+  const double fast_f16 = perplexity(Precision::kFast, KvType::kF16);
   const double fast = perplexity(Precision::kFast, KvType::kBf16);
   const double fast_int8 = perplexity(Precision::kFast, KvType::kInt8);
   std::printf(
-      "perplexity over %zu tokens: exact %.4f, its weights with int8 %.4f; fast with bf16 %.4f, int8 %.4f\n",
-      tokens.size(), exact, exact_int8, fast, fast_int8);
+      "perplexity over %zu tokens: exact %.4f, its weights with int8 %.4f; fast with f16 %.4f, bf16 %.4f, "
+      "int8 %.4f\n",
+      tokens.size(), exact, exact_int8, fast_f16, fast, fast_int8);
   EXPECT_GT(exact, 2);
   EXPECT_LT(exact, 60);
   EXPECT_NEAR(exact_int8 / exact, 1, 0.01);
+  EXPECT_NEAR(fast_f16 / exact, 1, 0.01);
   EXPECT_NEAR(fast / exact, 1, 0.01);
   EXPECT_NEAR(fast_int8 / exact, 1, 0.01);
 }
