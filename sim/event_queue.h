@@ -27,6 +27,8 @@ class EventQueue {
     return event;
   }
   bool empty() const { return events_.empty(); }
+  /// When the next one is due. Must not be empty.
+  Instant next() const { return events_.top().at; }
 
  private:
   struct Later {

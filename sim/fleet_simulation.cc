@@ -17,7 +17,6 @@ namespace kvring::sim {
 namespace {
 
 constexpr Duration kTick = std::chrono::milliseconds(100);
-constexpr const char* kModel = "sim";
 
 // One request between its arrival and its end. The router keeps pointers into `key` and `prompt`.
 struct Active {
@@ -61,19 +60,22 @@ class FleetSimulation::Impl {
         options_(options),
         router_(router::Router::Create(options.router)),
         infinite_(options.replica.block_tokens),
-        followers_(Followers(trace)) {
+        followers_(Followers(trace)),
+        arrivals_(Arrivals(trace)),
+        active_(trace.requests.size()) {
     KVRING_CHECK(router_ != nullptr);
     for (int32_t i = 0; i < options.replicas; ++i) AddReplica(static_cast<uint32_t>(i));
     result_.requests_of.resize(static_cast<size_t>(options.replicas));
-    for (size_t i = 0; i < trace.requests.size(); ++i) {
-      if (trace.requests[i].after < 0)
-        events_.Push(Instant{1} + trace.requests[i].arrival, {Kind::kArrive, static_cast<uint32_t>(i)});
-    }
     events_.Push({1}, {Kind::kTick, 0});
   }
 
   FleetResult Run() {
     while (left_ > 0) {
+      if (next_arrival_ < arrivals_.size() && ArrivalOf(next_arrival_) <= events_.next()) {
+        now_ = ArrivalOf(next_arrival_);
+        Arrive(arrivals_[next_arrival_++]);
+        continue;
+      }
       const auto event = events_.Pop();
       now_ = event.at;
       Handle(event.payload);
@@ -112,13 +114,25 @@ class FleetSimulation::Impl {
     return followers;
   }
 
+  // Requests that wait for nobody, by arrival. Kept out of the event queue, which stays as small as the
+  // fleet.
+  static std::vector<uint32_t> Arrivals(const Trace& trace) {
+    std::vector<uint32_t> arrivals;
+    for (size_t i = 0; i < trace.requests.size(); ++i) {
+      if (trace.requests[i].after < 0) arrivals.push_back(static_cast<uint32_t>(i));
+    }
+    std::ranges::stable_sort(arrivals, {}, [&](uint32_t i) { return trace.requests[i].arrival; });
+    return arrivals;
+  }
+  Instant ArrivalOf(size_t next) const { return Instant{1} + trace_.requests[arrivals_[next]].arrival; }
+
   void AddReplica(uint32_t index) {
     Node& node = nodes_.emplace_back(options_.replica);
     node.id = router_->AddReplica({.url = "grpc://replica-" + std::to_string(index)}, now_);
     index_of_[node.id] = index;
     router_->OnReplicaFacts(node.id,
                             {.epoch = {MixBits(index + 1)},
-                             .models = {kModel},
+                             .models = {std::string(kSimIdentity.model)},
                              .kv_tokens = options_.replica.kv_tokens,
                              .kv_source = router::CapacitySource::kRegistered,
                              .block_size = options_.replica.block_tokens},
@@ -144,16 +158,17 @@ class FleetSimulation::Impl {
 
   void Arrive(uint32_t index) {
     const TraceRequest& request = trace_.requests[index];
-    Active& active = active_[index];
+    active_[index] = std::make_unique<Active>();
+    Active& active = *active_[index];
     active.arrived = now_;
     if (request.continues) active.prompt = ended_.at(request.after).history;
     for (const PromptSpan& span : trace_.spans_of(request)) AppendTokens(span, active.prompt);
     ++result_.requests;
     result_.prompt_tokens += static_cast<int64_t>(active.prompt.size());
-    result_.ceiling_tokens += infinite_.Look(active.prompt);
-    active.key = router::MakePromptKey({kModel, {}, {}}, std::span<const TokenId>(active.prompt));
+    active.key = router::MakePromptKey(kSimIdentity, std::span<const TokenId>(active.prompt));
+    result_.ceiling_tokens += infinite_.Look(active.prompt, active.key);
     router::RequestView view{.id = IdOf(index),
-                             .model = kModel,
+                             .model = kSimIdentity.model,
                              .prompt = &active.key,
                              .max_output_tokens = request.output_tokens};
     if (options_.session_keys && request.session != 0) {
@@ -171,11 +186,11 @@ class FleetSimulation::Impl {
 
   void Reach(uint32_t index) {
     const TraceRequest& request = trace_.requests[index];
-    Active& active = active_.at(index);
+    Active& active = *active_[index];
     Node& node = nodes_[active.replica];
     const absl::Status added = node.replica.Add({.id = IdOf(index),
                                                  .prompt = active.prompt,
-                                                 .root = replica::MakeCacheRoot({kModel, {}, {}}),
+                                                 .root = replica::MakeCacheRoot(kSimIdentity),
                                                  .max_tokens = request.output_tokens,
                                                  .ignore_eos = true,
                                                  .sampling = {.temperature = 0}},
@@ -228,7 +243,7 @@ class FleetSimulation::Impl {
   }
 
   void Take(uint32_t index, const replica::EngineEvent::Admitted& admitted) {
-    Active& active = active_.at(index);
+    Active& active = *active_[index];
     router_->OnAdmitted(IdOf(index),
                         {.prompt_tokens = admitted.prompt_tokens, .cached_tokens = admitted.cached_tokens},
                         now_);
@@ -240,7 +255,7 @@ class FleetSimulation::Impl {
   }
   void Take(uint32_t, const replica::EngineEvent::PromptToken&) {}
   void Take(uint32_t index, const replica::EngineEvent::Token& token) {
-    Active& active = active_.at(index);
+    Active& active = *active_[index];
     active.answer.push_back(token.token);
     if (std::exchange(active.first_token_seen, true)) return;
     router_->OnFirstToken(IdOf(index), now_);
@@ -248,7 +263,7 @@ class FleetSimulation::Impl {
   }
   void Take(uint32_t, const replica::EngineEvent::Finished&) {}
   void Take(uint32_t index, const replica::EngineEvent::Done& done) {
-    Active& active = active_.at(index);
+    Active& active = *active_[index];
     const auto* answer = reinterpret_cast<const char*>(active.answer.data());
     router_->OnComplete(
         IdOf(index),
@@ -272,7 +287,7 @@ class FleetSimulation::Impl {
 
   // The request is over: its follow-ups come after their waits.
   void End(uint32_t index) {
-    Active& active = active_.at(index);
+    Active& active = *active_[index];
     const int64_t after = trace_.requests[index].after;
     if (after >= 0 && --ended_.at(after).followers == 0) ended_.erase(after);
     const auto [first, last] = followers_.equal_range(index);
@@ -285,7 +300,7 @@ class FleetSimulation::Impl {
       ended_[index] = {std::move(active.prompt), active.replica,
                        static_cast<size_t>(std::distance(first, last))};
     }
-    active_.erase(index);
+    active_[index].reset();
     --left_;
   }
 
@@ -299,9 +314,11 @@ class FleetSimulation::Impl {
   std::unique_ptr<router::Router> router_;
   InfiniteCache infinite_;
   const std::multimap<int64_t, uint32_t> followers_;
+  const std::vector<uint32_t> arrivals_;
+  size_t next_arrival_ = 0;
   std::deque<Node> nodes_;
   std::map<ReplicaId, uint32_t> index_of_;
-  std::map<uint32_t, Active> active_;
+  std::vector<std::unique_ptr<Active>> active_;  // by request; those under way
   std::map<int64_t, Ended> ended_;
   EventQueue<Payload> events_;
   Instant now_{1};

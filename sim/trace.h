@@ -9,10 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "common/block_hash.h"
 #include "common/ids.h"
 #include "common/instant.h"
 
 namespace kvring::sim {
+
+/// All requests of a simulation ask for one model.
+inline constexpr CacheIdentity kSimIdentity{.model = "sim"};
 
 /// `tokens` tokens that any span of the same content begins with.
 struct PromptSpan {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -14,11 +15,19 @@ absl::Status Require(bool condition, const char* field, const char* rule) {
   return condition ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat(field, " must be ", rule));
 }
 
+// No early end: a loop without branches goes over a long prompt many tokens at a time.
+bool AllBelow(std::span<const TokenId> tokens, int32_t vocab_size) {
+  uint32_t beyond = 0;
+  for (const TokenId token : tokens)
+    beyond |= static_cast<uint32_t>(token) >= static_cast<uint32_t>(vocab_size);
+  return beyond == 0;
+}
+
 absl::Status CheckTokens(const EngineRequest& request, int32_t vocab_size) {
   const auto known = [&](TokenId token) { return token >= 0 && token < vocab_size; };
   if (request.prompt.empty()) return absl::InvalidArgumentError("prompt must not be empty");
-  const auto unknown = std::ranges::find_if_not(request.prompt, known);
-  if (unknown != request.prompt.end()) {
+  if (!AllBelow(request.prompt, vocab_size)) {
+    const auto unknown = std::ranges::find_if_not(request.prompt, known);
     return absl::InvalidArgumentError(absl::StrCat("prompt: token ", *unknown, " at position ",
                                                    unknown - request.prompt.begin(),
                                                    " is outside the vocabulary of ", vocab_size));
