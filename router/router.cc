@@ -9,6 +9,7 @@ namespace kvring::router {
 namespace {
 constexpr size_t kSessionsKept = 1 << 18;
 constexpr double kPatienceHalfLifeSeconds = 60;
+constexpr int64_t kManyVainForecasts = 100;
 }  // namespace
 
 // ---- membership ----
@@ -119,6 +120,11 @@ void Router::Impl::WarnOf(const Replica& replica, std::vector<std::string>& warn
   if (events.state == EventsState::kMissing) {
     warnings.push_back(absl::StrCat(replica.name, ": cache events are missing (gap ", events.gaps,
                                     "); what was sent there is believed instead"));
+  }
+  if (replica.vain_forecasts >= kManyVainForecasts) {
+    warnings.push_back(absl::StrCat(replica.name, ": reports no cached tokens, though ",
+                                    replica.vain_forecasts,
+                                    " prompts began like earlier ones; is its prefix cache on?"));
   }
   if (!replica.load_error.empty()) {
     warnings.push_back(

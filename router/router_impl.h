@@ -29,6 +29,7 @@ struct ActiveRequest {
   ReplicaId replica;  // of the attempt under way; valid while `placed`
   bool placed = false;
   bool trial = false;
+  bool rests_on_computed = true;  // what was expected in the cache had been computed by then
   int32_t max_output_tokens = 0;
   Charge charge;
   AdmittedReport admitted;  // its span is not kept
@@ -94,6 +95,7 @@ class Router::Impl {
   void Learn(const ActiveRequest& active, Replica& replica, const UsageReport& usage);
   UsageReport Sane(const UsageReport& usage);
   Duration Patience(const Replica& replica, int64_t uncached, Instant now) const;
+  static void CountReuse(const ActiveRequest& active, Replica& replica, int64_t cached);
   void LearnCapacity(const ActiveRequest& active, Replica& replica, const UsageReport& usage);
   void CountForesight(const ActiveRequest& active, const UsageReport& usage);
   void WarnOf(const Replica& replica, std::vector<std::string>& warnings) const;

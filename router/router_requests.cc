@@ -104,6 +104,7 @@ void Router::Impl::Choose(ActiveRequest& active, const Choices& choices, Instant
   const CacheBelief::Prediction prediction = belief_.Predict(path_, *active.prompt, active.model, chosen);
   active.decision.predicted_cached_tokens = prediction.cached_tokens;
   active.decision.prediction_exact = prediction.exact;
+  active.rests_on_computed = !chosen.load.prefilling.contains(belief_.index().AddedBy(path_, chosen.slot));
   active.decision.patience = Patience(chosen, active.decision.prompt_tokens - prediction.cached_tokens, now);
 }
 
@@ -153,7 +154,7 @@ void Router::Impl::OnDispatch(RequestId id, Instant now) {
   ++replica->counters.requests;
   if (active->session)
     sessions_.Put(*active->session, {replica->id, replica->epoch, active->decision.prompt_tokens});
-  belief_.OnDispatch(*active->prompt, *replica);
+  active->charge.Inserted(*replica, belief_.OnDispatch(*active->prompt, *replica));
 }
 
 void Router::Impl::OnAdmitted(RequestId id, const AdmittedReport& report) {
@@ -218,15 +219,30 @@ void Router::Impl::Learn(const ActiveRequest& active, Replica& replica, const Us
   replica.counters.cached_tokens += static_cast<uint64_t>(usage.cached_tokens.value_or(0));
   replica.released_tokens += usage.prompt_tokens + usage.completion_tokens;
   mean_output_tokens_ += kOutputMemory * (usage.completion_tokens - mean_output_tokens_);
-  if (usage.cached_tokens) CountForesight(active, usage);
-  if (usage.cached_tokens) LearnCapacity(active, replica, usage);
+  if (usage.cached_tokens) {
+    CountForesight(active, usage);
+    CountReuse(active, replica, *usage.cached_tokens);
+    LearnCapacity(active, replica, usage);
+  }
   belief_.OnUsage(*active.prompt, active.model, replica, usage);
 }
 
+// Who never finds anything has no prefix cache, or does not tell of it: that is a warning, not a small cache.
+void Router::Impl::CountReuse(const ActiveRequest& active, Replica& replica, int64_t cached) {
+  constexpr int64_t kMuch = 64;  // tokens
+  replica.reuses = replica.reuses || cached > 0;
+  if (replica.reuses) {
+    replica.vain_forecasts = 0;
+  } else if (active.decision.predicted_cached_tokens >= kMuch) {
+    ++replica.vain_forecasts;
+  }
+}
+
+// What was still being prefilled for another request and is not found was not evicted.
 void Router::Impl::LearnCapacity(const ActiveRequest& active, Replica& replica, const UsageReport& usage) {
   const bool told =
       replica.kv_source != CapacitySource::kUnknown && replica.kv_source != CapacitySource::kLearnt;
-  if (told || config_.default_kv_tokens > 0) return;
+  if (told || config_.default_kv_tokens > 0 || !replica.reuses || !active.rests_on_computed) return;
   replica.capacity.Observe({.predicted = active.decision.predicted_cached_tokens,
                             .cached = *usage.cached_tokens,
                             .prompt = usage.prompt_tokens,

@@ -75,14 +75,14 @@ CacheBelief::Prediction CacheBelief::Predict(const ResidencyPath& path, const Pr
 }
 
 // Where token ids are known, so are the engine's blocks.
-void CacheBelief::OnDispatch(const PromptKey& prompt, const Replica& replica) {
-  if (replica.removed) return;
+uint32_t CacheBelief::OnDispatch(const PromptKey& prompt, const Replica& replica) {
+  if (replica.removed) return 0;
   ends_.clear();
   if (prompt.unit == PromptUnit::kTokens && replica.block_size > 0) {
     const size_t step = static_cast<size_t>(replica.block_size) * sizeof(TokenId);
     for (size_t at = step; at <= prompt.bytes.size(); at += step) ends_.push_back(static_cast<uint32_t>(at));
   }
-  index_.Insert({.prompt = &prompt, .token_ends = ends_}, replica.slot);
+  return index_.Insert({.prompt = &prompt, .token_ends = ends_}, replica.slot);
 }
 
 void CacheBelief::OnAdmitted(const PromptKey& prompt, const Replica& replica, const AdmittedReport& report) {

@@ -44,7 +44,8 @@ class CacheBelief {
   Prediction Predict(const ResidencyPath& path, const PromptKey& prompt, const std::string& model,
                      const Replica& replica);
 
-  void OnDispatch(const PromptKey& prompt, const Replica& replica);
+  /// The number of the index's insert; 0: none was made.
+  uint32_t OnDispatch(const PromptKey& prompt, const Replica& replica);
   void OnAdmitted(const PromptKey& prompt, const Replica& replica, const AdmittedReport& report);
   void OnUsage(const PromptKey& prompt, const std::string& model, const Replica& replica,
                const UsageReport& usage);

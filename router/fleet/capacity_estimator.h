@@ -1,9 +1,9 @@
 // CapacityEstimator: the KV capacity of a replica that does not tell it, learnt from what it evicted. Where
 // much less was found than was predicted, the replica holds less than is believed of it: the estimate falls
 // to a little under what was believed, but not again before a sixteenth of it was sent anew, since requests
-// under way share one cause. Where much more was found, it holds more: the estimate grows by what was too
-// much. So it hovers just under the capacity that our traffic really has there, other routers' share taken
-// off. Pure; not thread-safe.
+// under way share one cause. Where much more was found, it holds more: the estimate grows by that, a
+// sixteenth at least. So it hovers just under the capacity that our traffic really has there, other routers'
+// share taken off. Pure; not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class CapacityEstimator {
     if (seen.predicted - seen.cached > noise) {
       Cut(seen);
     } else if (tokens_ > 0 && seen.cached - seen.predicted > noise) {
-      tokens_ += std::min(seen.cached - seen.predicted, tokens_ / 4);
+      tokens_ += std::min(std::max(seen.cached - seen.predicted, tokens_ / 16), tokens_ / 4);
     }
   }
 

@@ -27,6 +27,12 @@ class Charge {
     replica.load.pending_kv_tokens += kv_;
   }
 
+  /// Its prompt is in the index by that insert, though not computed yet.
+  void Inserted(Replica& replica, uint32_t number) {
+    insert_ = number;
+    replica.load.prefilling.insert(number);
+  }
+
   void Admitted(Replica& replica) {
     replica.load.pending_kv_tokens -= kv_;
     kv_ = 0;
@@ -59,12 +65,14 @@ class Charge {
     awaiting_ = false;
     --replica.load.awaiting_first_token;
     replica.load.pending_prefill_tokens -= prefill_;
+    replica.load.prefilling.erase(insert_);
     if (replica.load.awaiting_first_token == 0) replica.prefill_free_at = now;
   }
 
   Instant at_{};
   int64_t prefill_ = 0;
   int64_t kv_ = 0;
+  uint32_t insert_ = 0;
   bool taken_ = false;
   bool awaiting_ = false;
 };

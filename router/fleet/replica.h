@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct OwnLoad {
   int32_t awaiting_first_token = 0;
   int64_t pending_prefill_tokens = 0;  // uncached, dispatched, no first token yet
   int64_t pending_kv_tokens = 0;       // uncached prompt + expected output, dispatched, not admitted yet
+  std::set<uint32_t> prefilling;       // the index's inserts for prompts without a first token yet
 };
 
 /// How much slower than the fleet's model of time to first token (PrefillModel) one replica is: ratio of
@@ -100,6 +102,8 @@ struct Replica {
   uint64_t load_errors = 0;
   double release_rate = 0;      // EWMA of KV tokens freed per second; 0: unknown
   int64_t released_tokens = 0;  // since the last tick
+  int64_t vain_forecasts = 0;   // requests of which much was expected in its cache; 0 once it found anything
+  bool reuses = false;          // it has ever told of cached tokens
   ReplicaCounters counters;
 };
 

@@ -73,8 +73,10 @@ bool ResidencyIndex::Continues(const ResidencyPath& path, const PromptKey& promp
   if (path.blocks == 0) return false;
   const ResidencyPath::Step deepest = path.steps.front();
   const Node& node = nodes_[deepest.node];
-  if (deepest.blocks < node.hashes.size()) return path.blocks == prompt.chain.size();
-  return node.first_child == kNone;
+  if (deepest.blocks < node.hashes.size()) {
+    return path.blocks == prompt.chain.size() || node.prompt_bytes < (deepest.blocks + 1) * kIndexBlockBytes;
+  }
+  return node.first_child == kNone || nodes_[node.first_child].prompt_bytes == 0;
 }
 
 uint32_t ResidencyIndex::DepthOf(const ResidencyPath& path, uint32_t replica) const {
@@ -82,6 +84,14 @@ uint32_t ResidencyIndex::DepthOf(const ResidencyPath& path, uint32_t replica) co
     const Node& node = nodes_[step.node];
     const uint32_t copy = FindCopy(node, replica);
     if (copy != kNone) return node.start + std::min(step.blocks, copies_[copy].blocks);
+  }
+  return 0;
+}
+
+uint32_t ResidencyIndex::AddedBy(const ResidencyPath& path, uint32_t replica) const {
+  for (const ResidencyPath::Step step : path.steps) {
+    const uint32_t copy = FindCopy(nodes_[step.node], replica);
+    if (copy != kNone) return copies_[copy].added_by;
   }
   return 0;
 }

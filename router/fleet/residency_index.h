@@ -69,8 +69,8 @@ class ResidencyIndex {
   void Drop(uint32_t replica);
 
   void Locate(const PromptKey& prompt, ResidencyPath& path) const;
-  /// True if the prompt goes on where a known prompt ended (a next turn, a repeat); false if it is new or
-  /// branches off.
+  /// True if the prompt goes on where a known prompt ended (a next turn, a repeat), whether the text that was
+  /// generated there comes back or not; false if it is new or branches off.
   bool Continues(const ResidencyPath& path, const PromptKey& prompt) const;
   /// Whole index blocks of the path that the replica holds.
   uint32_t DepthOf(const ResidencyPath& path, uint32_t replica) const;
@@ -83,8 +83,11 @@ class ResidencyIndex {
   /// To the engine block: the last one is resolved by the prompt's bytes.
   Residency Resolve(const ResidencyPath& path, const PromptKey& prompt, uint32_t replica) const;
 
-  /// The replica holds this from now on, as its most recently used. Evicts what then is too much.
-  void Insert(const Holding& holding, uint32_t replica);
+  /// The replica holds this from now on, as its most recently used. Evicts what then is too much. Returns the
+  /// number of the insert among the replica's, from 1.
+  uint32_t Insert(const Holding& holding, uint32_t replica);
+  /// The insert that added the last of what the replica holds along the path; 0: it holds nothing.
+  uint32_t AddedBy(const ResidencyPath& path, uint32_t replica) const;
 
   int64_t held_bytes(uint32_t replica) const;
   int64_t memory_bytes() const;
@@ -108,8 +111,9 @@ class ResidencyIndex {
     uint32_t replica = 0;
     uint32_t newer = kNone;
     uint32_t older = kNone;
-    uint32_t blocks = 0;  // held from the node's start
-    bool tail = false;    // and the tail
+    uint32_t blocks = 0;    // held from the node's start
+    uint32_t added_by = 0;  // the insert that it last grew by
+    bool tail = false;      // and the tail
   };
   struct Node {
     std::vector<uint64_t> hashes;
@@ -122,12 +126,14 @@ class ResidencyIndex {
     uint32_t start = 0;          // blocks before this node
     uint32_t marks_before = 0;   // marks before this node
     uint32_t marked_blocks = 0;  // whole blocks whose marks are known
+    uint32_t prompt_bytes = 0;   // from the node's start; what follows was only ever generated, never sent
     bool exact = false;          // the marks are reported token-block ends
     uint64_t root = 0;           // of a root node: the chain's root
   };
   struct Owner {
     int64_t capacity = 0;
     int64_t held = 0;
+    uint32_t inserts = 0;
     uint32_t newest = kNone;
     uint32_t oldest = kNone;
   };
@@ -181,6 +187,7 @@ class ResidencyIndex {
   bool Extensible(const Incoming& in, const Node& node, uint32_t replica) const;
   bool TailMatches(const Incoming& in, const Node& node) const;
   void TouchPath(const Incoming& in, const ResidencyPath& path, uint32_t replica);
+  void NotePromptEnd(const PromptKey& prompt);
   bool Holds(const Incoming& in, uint32_t node, uint32_t copy, uint32_t blocks) const;
   void MarkBlocks(const Incoming& in, uint32_t node, uint32_t blocks);
   void MarkTail(const Incoming& in, uint32_t node);

@@ -49,13 +49,14 @@ void ResidencyIndex::Descend(const Incoming& in, ResidencyPath& path) const {
   }
 }
 
-void ResidencyIndex::Insert(const Holding& holding, uint32_t replica) {
+uint32_t ResidencyIndex::Insert(const Holding& holding, uint32_t replica) {
   Incoming in(holding);
-  if (in.blocks == 0 && !in.has_tail_marks()) return;
+  const uint32_t number = ++owner(replica).inserts;
+  if (in.blocks == 0 && !in.has_tail_marks()) return number;
   ResidencyPath path;
   Descend(in, path);
   touched_.resize(path.steps.size());
-  if (!MakeRoom(in.blocks - path.blocks)) return;
+  if (!MakeRoom(in.blocks - path.blocks)) return number;
   Descend(in, path);  // room may have been made on the path itself
   if (path.steps.empty()) {
     const uint32_t root = NewNode(kNone, 0);
@@ -72,6 +73,7 @@ void ResidencyIndex::Insert(const Holding& holding, uint32_t replica) {
   if (blocks < nodes_[node].hashes.size() && (more || ends_inside)) Split(node, blocks);
   TouchPath(in, path, replica);
   if (more) Attach(in, node, replica);
+  NotePromptEnd(in.prompt);
   // Leaves first, so that parents are the more recently used.
   for (auto copy = touched_.rbegin(); copy != touched_.rend(); ++copy) {
     Detach(*copy);
@@ -79,6 +81,7 @@ void ResidencyIndex::Insert(const Holding& holding, uint32_t replica) {
   }
   const Owner& o = owner(replica);
   if (o.capacity > 0 && o.held > o.capacity) EvictOldest(replica, o.held - o.capacity);
+  return number;
 }
 
 void ResidencyIndex::TouchPath(const Incoming& in, const ResidencyPath& path, uint32_t replica) {
@@ -95,6 +98,18 @@ void ResidencyIndex::TouchPath(const Incoming& in, const ResidencyPath& path, ui
     if (copies_[copy].blocks < step->blocks) Resize(copy, step->blocks, false);
     MarkBlocks(in, step->node, step->blocks);
     touched_.push_back(copy);
+  }
+}
+
+// In all nodes of the insert under way.
+void ResidencyIndex::NotePromptEnd(const PromptKey& prompt) {
+  for (const uint32_t copy : touched_) {
+    Node& node = nodes_[copies_[copy].node];
+    const size_t before = node.start * kIndexBlockBytes;
+    if (prompt.bytes.size() <= before) continue;
+    const size_t most = (node.hashes.size() + 1) * kIndexBlockBytes;
+    node.prompt_bytes =
+        std::max(node.prompt_bytes, static_cast<uint32_t>(std::min(prompt.bytes.size() - before, most)));
   }
 }
 

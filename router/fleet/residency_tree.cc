@@ -153,6 +153,7 @@ void ResidencyIndex::Split(uint32_t upper, uint32_t blocks) {
     const uint32_t below = AddCopy(lower, ref.replica);
     copies_[below].blocks = before.blocks - blocks;
     copies_[below].tail = before.tail;
+    copies_[below].added_by = before.added_by;
     LinkBehind(below, ref.copy);
   }
 }
@@ -171,6 +172,8 @@ void ResidencyIndex::SplitContent(uint32_t upper, uint32_t lower, uint32_t block
   for (auto it = first; it != u.marks.end(); ++it) l.marks.push_back(*it - (border << 16));
   u.marks.erase(first, u.marks.end());
   l.exact = u.exact;
+  l.prompt_bytes = u.prompt_bytes - std::min(u.prompt_bytes, border);
+  u.prompt_bytes = std::min(u.prompt_bytes, border);
   l.marks_before = u.marks_before + static_cast<uint32_t>(u.marks.size());
   l.marked_blocks = u.marked_blocks - std::min(u.marked_blocks, blocks);
   u.marked_blocks = std::min(u.marked_blocks, blocks);
@@ -200,6 +203,7 @@ void ResidencyIndex::Trim(uint32_t node) {
     const uint32_t end = held * static_cast<uint32_t>(kIndexBlockBytes);
     while (!n.marks.empty() && MarkOffset(n.marks.back()) > end) n.marks.pop_back();
     n.marked_blocks = std::min(n.marked_blocks, held);
+    n.prompt_bytes = std::min(n.prompt_bytes, end);
     n.hashes.shrink_to_fit();
     n.marks.shrink_to_fit();
     if (!n.copies.empty()) return;
@@ -266,6 +270,7 @@ void ResidencyIndex::Resize(uint32_t copy, uint32_t blocks, bool tail) {
   c.blocks = blocks;
   c.tail = tail;
   const int64_t change = CopyBytes(c) - before;
+  if (change > 0) c.added_by = owners_[c.replica].inserts;
   owners_[c.replica].held += change;
   total_held_ += change;
 }

@@ -154,6 +154,16 @@ TEST_F(BeliefTest, POL_15_LoadThatCannotBeRead_IsNeverZero_OwnCountsDecide) {
   }
 }
 
+// Its prefix cache is off: that is no small cache, whose size would be learnt, but something to tell.
+TEST_F(BeliefTest, Capacity_NothingIsEverFound_IsAWarningAndNotLearnt) {
+  Start("cache-aware", 1);
+  for (int i = 0; i < 101; ++i) Finish(Ask(&Prompt(Text(1, 4000))).id, OutcomeClass::kOk, 1000, 0);
+  EXPECT_EQ(View(ids_[0]).kv_capacity_tokens, 0);
+  EXPECT_TRUE(Warns("reports no cached tokens"));
+  Finish(Ask(&Prompt(Text(1, 4000))).id, OutcomeClass::kOk, 1000, 992);
+  EXPECT_FALSE(Warns("reports no cached tokens"));
+}
+
 // An engine with an LRU of whole conversations, whose size nobody told.
 TEST_F(BeliefTest, Capacity_NotTold_IsLearntFromWhatWasEvicted) {
   constexpr int64_t kCapacity = 40'000;

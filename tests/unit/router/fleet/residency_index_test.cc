@@ -76,6 +76,26 @@ TEST_F(Index, Holders_DeepestFirst_EachOnce) {
   EXPECT_EQ(holders.front().replica, 7u);
 }
 
+// Many clients send back another answer than they got (stripped, without its reasoning, made up).
+TEST_F(Index, Continues_AnswerComesBackChanged_IsANextTurnAllTheSame) {
+  const std::string head = Text(1, 1000);
+  for (const size_t answer : {size_t{15}, size_t{300}, size_t{40'000}}) {
+    const std::string asked = head + Text(answer, 2000);
+    const PromptKey key = Key(asked);
+    index_.Insert({.prompt = &key, .continuation = Text(3, answer)}, 0);
+    index_.CheckIntegrity();
+    const auto continues = [&](const std::string& text) {
+      const PromptKey next = Key(text);
+      index_.Locate(next, path_);
+      return index_.Continues(path_, next);
+    };
+    EXPECT_TRUE(continues(asked + Text(3, answer) + Text(4, 700))) << answer;
+    EXPECT_TRUE(continues(asked + Text(5, 900))) << answer;
+    EXPECT_FALSE(continues(asked.substr(0, 1500) + Text(6, 900))) << answer;
+    EXPECT_FALSE(continues(head + Text(7, 900))) << answer;
+  }
+}
+
 // POL-17: blocks are a chain, so text that was seen at another place is no match.
 TEST_F(Index, POL_17_TextMidPrompt_IsNoMatch) {
   const std::string t1 = Text(1, 512), t2 = Text(2, 512);
