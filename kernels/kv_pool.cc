@@ -189,4 +189,16 @@ void KvPool::CopyBlock(BlockId from, BlockId to) {
   }
 }
 
+void KvPool::ReadBlock(BlockId block, std::byte* out) const {
+  const auto bytes = static_cast<size_t>(shape_.tile_bytes() * shape_.kv_heads);
+  for (int layer = 0; layer < shape_.layers; ++layer, out += bytes)
+    std::memcpy(out, data_.as<std::byte>() + tile_offset(layer, block, 0), bytes);
+}
+
+void KvPool::WriteBlock(BlockId block, const std::byte* bytes) {
+  const auto layer_bytes = static_cast<size_t>(shape_.tile_bytes() * shape_.kv_heads);
+  for (int layer = 0; layer < shape_.layers; ++layer, bytes += layer_bytes)
+    std::memcpy(data_.as<std::byte>() + tile_offset(layer, block, 0), bytes, layer_bytes);
+}
+
 }  // namespace kvring::kernels

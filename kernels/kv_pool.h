@@ -80,6 +80,9 @@ class KvPool {
   void Write(Isa isa, Slot at, const float* keys, const float* values);
   /// Copies a block of every layer.
   void CopyBlock(BlockId from, BlockId to);
+  /// A block of every layer as shape().block_bytes() bytes, out of the pool and into it.
+  void ReadBlock(BlockId block, std::byte* out) const;
+  void WriteBlock(BlockId block, const std::byte* bytes);
 
  private:
   int64_t tile_offset(int layer, BlockId block, int kv_head) const {

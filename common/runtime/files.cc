@@ -1,6 +1,7 @@
 #include "common/runtime/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -61,6 +62,56 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+absl::StatusOr<OwnedFile> OwnedFile::Open(const std::string& path, int64_t bytes) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (fd < 0) return Errno(path, "cannot be opened");
+  OwnedFile file(path, fd);
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+    return absl::FailedPreconditionError(absl::StrCat(path, ": in use by another process"));
+  if (ftruncate(fd, bytes) != 0) return Errno(path, "cannot be resized");
+  errno = posix_fallocate(fd, 0, bytes);
+  if (errno == ENOSPC)
+    return absl::ResourceExhaustedError(absl::StrCat(path, ": no room for ", bytes, " bytes on the disk"));
+  if (errno != 0) return Errno(path, "cannot be resized");
+  return file;
+}
+
+OwnedFile::OwnedFile(OwnedFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+OwnedFile& OwnedFile::operator=(OwnedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+OwnedFile::~OwnedFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status OwnedFile::Read(int64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t n = pread(fd_, out.data(), out.size(), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Errno(path_, absl::StrCat("read at ", offset, " failed"));
+    if (n == 0) return absl::OutOfRangeError(absl::StrCat(path_, ": ends at ", offset));
+    out = out.subspan(static_cast<size_t>(n));
+    offset += n;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OwnedFile::Write(int64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = pwrite(fd_, bytes.data(), bytes.size(), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Errno(path_, absl::StrCat("write at ", offset, " failed"));
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    offset += n;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace kvring

@@ -1,4 +1,5 @@
-// The one door to files: whole-file reads and read-only mappings, errors with the path in them.
+// The one door to files: whole-file reads, read-only mappings and files that one process keeps to itself,
+// errors with the path in them.
 #pragma once
 
 #include <span>
@@ -25,6 +26,26 @@ class MappedFile {
  private:
   explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
   std::span<const std::byte> bytes_;
+};
+
+/// A file of a fixed size for one process at a time, read and written in place. Readable by its owner alone.
+class OwnedFile {
+ public:
+  /// Makes or opens it, of exactly `bytes`, which are reserved on the disk. FailedPrecondition: another
+  /// process has it. ResourceExhausted: the disk is full.
+  static absl::StatusOr<OwnedFile> Open(const std::string& path, int64_t bytes);
+  OwnedFile(OwnedFile&& other) noexcept;
+  OwnedFile& operator=(OwnedFile&& other) noexcept;
+  ~OwnedFile();
+
+  absl::Status Read(int64_t offset, std::span<std::byte> out) const;
+  absl::Status Write(int64_t offset, std::span<const std::byte> bytes);
+
+ private:
+  OwnedFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+
+  std::string path_;
+  int fd_;
 };
 
 }  // namespace kvring

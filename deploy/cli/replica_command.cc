@@ -14,12 +14,15 @@ namespace {
 struct Options {
   replica::ReplicaOptions replica;
   std::string kv_memory;
+  std::string host_tier;
   int drain_seconds = 30;
 };
 
 int Run(Options options) {
-  if (!options.kv_memory.empty()) {
-    if (const absl::Status status = ParseBytes(options.kv_memory, options.replica.kv_bytes); !status.ok()) {
+  for (const auto& [text, bytes] : {std::pair(&options.kv_memory, &options.replica.kv_bytes),
+                                    std::pair(&options.host_tier, &options.replica.host_tier_bytes)}) {
+    if (text->empty()) continue;
+    if (const absl::Status status = ParseBytes(*text, *bytes); !status.ok()) {
       Fail(status);
       return 2;
     }
@@ -76,6 +79,13 @@ void AddReplica(CLI::App& app, Action& action) {
       ->add_option("--kv-type", replica.kv_type,
                    "keys and values in f32, f16, bf16 or int8 (default: bf16; f32 with --exact)")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}));
+  auto* tier = command->add_option(
+      "--host-tier", options->host_tier,
+      "keep evicted KV blocks in so many bytes of host memory, like 4GiB (default: none)");
+  command
+      ->add_option("--host-tier-dir", replica.host_tier_dir,
+                   "keep them in a file in this directory instead, which outlives the process")
+      ->needs(tier);
   command->add_option("--router", replica.routers, "gRPC address of a router to register at (repeatable)");
   command->add_option("--router-key", replica.router_key, "API key of the routers, where they want one")
       ->envname("KVRING_API_KEY");

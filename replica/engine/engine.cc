@@ -18,7 +18,8 @@ BlockManagerOptions BlockOptions(const ExecutorLimits& limits, const EngineOptio
           .key = options.cache_key,
           .prefix_caching = options.prefix_caching,
           .event_capacity = options.cache_event_capacity,
-          .chain = options.chain};
+          .chain = options.chain,
+          .tier = options.host_tier};
 }
 
 int32_t SequenceLimit(const ExecutorLimits& limits, const BlockManager& blocks) {
@@ -295,6 +296,7 @@ EngineLoad Engine::Load() const {
           .waiting = scheduler_.waiting(),
           .kv_used_tokens = int64_t{blocks_.used_blocks()} * blocks_.block_size(),
           .kv_cached_tokens = int64_t{blocks_.cached_blocks()} * blocks_.block_size(),
+          .kv_host_tier_tokens = int64_t{blocks_.tier_blocks()} * blocks_.block_size(),
           .pending_prefill_tokens = scheduler_.pending_prefill_tokens()};
 }
 

@@ -36,6 +36,7 @@ struct EngineOptions {
   bool cap_max_tokens = false;
   size_t cache_event_capacity = 1 << 16;
   uint64_t cache_key = 0;  // see BlockManagerOptions
+  HostTierOptions host_tier;
   BlockManagerOptions::ChainFunction chain = nullptr;
 };
 
@@ -44,6 +45,7 @@ struct EngineLoad {
   int32_t waiting = 0;
   int64_t kv_used_tokens = 0;          // slots of blocks held by sequences
   int64_t kv_cached_tokens = 0;        // held for reuse, evictable
+  int64_t kv_host_tier_tokens = 0;     // kept in the host tier
   int64_t pending_prefill_tokens = 0;  // of running and waiting sequences
 };
 

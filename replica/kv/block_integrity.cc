@@ -15,6 +15,7 @@ std::string Say(int32_t block, const char* what) { return "block " + std::to_str
 std::string BlockManager::CheckIntegrity(std::span<const BlockTable* const> tables) const {
   if (std::string fault = CheckBlocks(); !fault.empty()) return fault;
   if (std::string fault = queue_.CheckIntegrity(); !fault.empty()) return fault;
+  if (std::string fault = tier_.CheckIntegrity(); !fault.empty()) return fault;
   return tables.empty() ? "" : CheckTables(tables);
 }
 

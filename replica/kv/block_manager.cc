@@ -26,11 +26,14 @@ BlockManager::BlockManager(const BlockManagerOptions& options)
       blocks_(options.num_blocks),
       stored_tokens_(static_cast<size_t>(options.num_blocks) * options.block_size),
       queue_(options.num_blocks),
+      tier_(options.tier),
       events_(options.event_capacity) {
   KVRING_CHECK(options.num_blocks > 0 && options.block_size > 0 && options.window >= 0);
+  KVRING_CHECK(options.window == 0 || !tier_.enabled());
   free_.reserve(options.num_blocks);
   for (int32_t b = options.num_blocks - 1; b >= 0; --b) free_.push_back(b);  // block 0 is handed out first
   index_.reserve(options.num_blocks);
+  for (const CacheEvent& restored : Snapshot()) events_.Append(restored);
 }
 
 std::optional<int32_t> BlockManager::Admit(BlockTable& table, const AdmitRequest& request) {
@@ -44,6 +47,8 @@ std::optional<int32_t> BlockManager::Admit(BlockTable& table, const AdmitRequest
       found_.blocks, [&](int32_t b) { return blocks_[b].references == 0 && !queue_.IsPinned(b); });
   if (fresh + request.headroom_blocks > available_blocks() - idle) return std::nullopt;
 
+  const int32_t in_tier = BlocksInTier(table, request.tokens, found_.end(), request.max_cached_tokens);
+  TouchInTier(table, request.tokens, found_.end(), in_tier);
   table.blocks.assign(found_.first, kNullBlock);
   table.null_blocks = found_.first;
   for (const int32_t block : found_.blocks) {
@@ -52,6 +57,7 @@ std::optional<int32_t> BlockManager::Admit(BlockTable& table, const AdmitRequest
   }
   table.committed_blocks = found_.end();
   for (int32_t i = 0; i < fresh; ++i) table.blocks.push_back({Take()});
+  LoadFromTier(table, request.tokens, in_tier);
   table.held = true;
   Announce(table, request.tokens);
   const int32_t cached = table.committed_blocks * block_size_;
@@ -97,6 +103,7 @@ std::optional<BlockCopy> BlockManager::CopyOfLastBlock(BlockTable& table, std::s
   const Lookup found = Find(table, tokens, last, last == 0 ? kNone : table.blocks[last - 1].value);
   if (found.block == kNone) return std::nullopt;
   ++stats_.last_block_copies;
+  copying_.insert(copying_.end(), {BlockId{found.block}, table.blocks[last]});
   return BlockCopy{{found.block}, table.blocks[last], block_size_ - 1};
 }
 
@@ -115,6 +122,7 @@ BlockManager::Extension BlockManager::Extend(BlockTable& table, int32_t computed
     Dereference(shared.value);
     ++stats_.copies;
     result.copy = {shared, table.blocks[first], computed % block_size_};
+    copying_.insert(copying_.end(), {shared, table.blocks[first]});
   }
   // A matchable block is never written again.
   KVRING_CHECK(first >= have || blocks_[table.blocks[first].value].serial == 0);
@@ -229,6 +237,7 @@ int32_t BlockManager::Evict(int32_t n) {
     const int32_t block = queue_.Victim();
     if (block == kNone) break;
     queue_.Remove(block);
+    SaveToTier(block);
     Unregister(block);
     free_.push_back(block);
     ++stats_.evictions;
@@ -238,6 +247,7 @@ int32_t BlockManager::Evict(int32_t n) {
 
 void BlockManager::AdvanceTo(Instant now) {
   now_ = now;
+  copying_.clear();
   queue_.Expire(now);
 }
 
@@ -253,20 +263,27 @@ void BlockManager::Clear() {
     queue_.Forget(block);
   }
   index_.clear();
+  tier_.Clear();
   events_.Append({.kind = CacheEvent::Kind::kCleared});
 }
 
 std::vector<CacheEvent> BlockManager::Snapshot() const {
-  std::vector<const Block*> matchable;
-  for (const Block& block : blocks_) {
-    if (block.serial != 0) matchable.push_back(&block);
+  struct Held {
+    int32_t depth;
+    CacheEvent event;
+  };
+  std::vector<Held> held;
+  for (const Block& b : blocks_) {
+    if (b.serial != 0) held.push_back({b.depth, {CacheEvent::Kind::kStored, b.hash, b.parent_hash}});
   }
-  // A block is registered after the one before it: the order of registration puts parents first.
-  std::ranges::sort(matchable, {}, &Block::serial);
+  for (const StoredBlock* b : tier_.Contents()) {
+    if (!index_.contains(b->hash))
+      held.push_back({b->depth, {CacheEvent::Kind::kStored, b->hash, b->parent}});
+  }
+  std::ranges::stable_sort(held, {}, &Held::depth);
   std::vector<CacheEvent> events;
-  events.reserve(matchable.size());
-  for (const Block* block : matchable)
-    events.push_back({CacheEvent::Kind::kStored, block->hash, block->parent_hash});
+  events.reserve(held.size());
+  for (const Held& h : held) events.push_back(h.event);
   return events;
 }
 
@@ -319,14 +336,15 @@ void BlockManager::Register(const BlockTable& table, std::span<const TokenId> hi
   b.serial = next_serial_++;
   b.parent = window_ > 0 ? kNone : parent;
   b.parent_serial = b.parent == kNone ? 0 : blocks_[parent].serial;
-  b.check = window_ > 0 ? table.checks[index] : 0;
+  b.check = Keyed() ? table.checks[index] : 0;
+  b.depth = index;
   b.hash = table.hashes[index];
   b.parent_hash = index == 0 ? table.root.hash : table.hashes[index - 1];
   b.root = table.root;
   std::ranges::copy(Slice(history, index),
                     stored_tokens_.begin() + static_cast<ptrdiff_t>(block) * block_size_);
   index_[b.hash] = block;
-  events_.Append({CacheEvent::Kind::kStored, b.hash, b.parent_hash});
+  if (!tier_.Holds(b.hash)) events_.Append({CacheEvent::Kind::kStored, b.hash, b.parent_hash});
 }
 
 void BlockManager::Unregister(int32_t block) {
@@ -334,7 +352,7 @@ void BlockManager::Unregister(int32_t block) {
   index_.erase(b.hash);
   b.serial = 0;
   queue_.Forget(block);
-  events_.Append({CacheEvent::Kind::kRemoved, b.hash, b.parent_hash});
+  if (!tier_.Holds(b.hash)) events_.Append({CacheEvent::Kind::kRemoved, b.hash, b.parent_hash});
 }
 
 }  // namespace kvring::replica

@@ -18,6 +18,10 @@
 // may be gone too, it is identified by hash, a second, keyed chain and its tokens instead. A model that mixes
 // windows has none here: its blocks stay as long as any layer needs them.
 //
+// With a host tier (options.tier; not under a window) an evicted block is saved there first, unless it is of
+// class kLow, and Admit loads what follows the cached prefix back into fresh blocks. What either holds is
+// matchable, and the events and the snapshot speak of both as one.
+//
 // Copy-on-write and prefix sharing as in PagedAttention (Kwon et al. 2023, section 4). Pure; not thread-safe.
 #pragma once
 
@@ -31,24 +35,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "common/block_hash.h"
 #include "common/ids.h"
+#include "replica/kv/block_manager_options.h"
 #include "replica/kv/block_manager_stats.h"
 #include "replica/kv/block_table.h"
 #include "replica/kv/cache_events.h"
 #include "replica/kv/eviction_queue.h"
+#include "replica/kv/host_tier.h"
 
 namespace kvring::replica {
-
-struct BlockManagerOptions {
-  using ChainFunction = BlockHash (*)(BlockHash parent, std::span<const TokenId> block);
-
-  int32_t num_blocks = 0;
-  int32_t block_size = 16;
-  int32_t window = 0;  // tokens that a position sees, itself included; 0: all
-  uint64_t key = 0;    // of the keyed chain; the shell draws it at random
-  bool prefix_caching = true;
-  size_t event_capacity = 1 << 16;
-  ChainFunction chain = nullptr;  // null: ChainNext of common/block_hash.h
-};
 
 class BlockManager {
  public:
@@ -113,7 +107,8 @@ class BlockManager {
   int32_t Evict(int32_t n);
   /// Forgets every prefix. Running tables keep their blocks; these are no longer matchable.
   void Clear();
-  /// The time that deadlines are measured by.
+  /// A step begins, and the copies handed out before have been made. The time is what deadlines are measured
+  /// by.
   void AdvanceTo(Instant now);
   /// Lets pinned blocks be evicted like others; returns how many there were.
   int32_t Unpin() { return queue_.Unpin(); }
@@ -125,6 +120,7 @@ class BlockManager {
   int32_t used_blocks() const { return total_blocks() - free_blocks() - cached_blocks(); }
   /// What an allocation can take: free + cached, pinned ones excepted.
   int32_t available_blocks() const { return free_blocks() + queue_.evictable(); }
+  int32_t tier_blocks() const { return tier_.size(); }
   int32_t pinned_blocks() const { return queue_.pinned(); }
   int32_t window() const { return window_; }
   int32_t reference_count(BlockId block) const { return blocks_[block.value].references; }
@@ -150,8 +146,9 @@ class BlockManager {
     uint64_t parent_serial = 0;
     BlockHash hash;
     BlockHash parent_hash;
-    uint64_t check = 0;  // the keyed chain, under a window
+    uint64_t check = 0;  // the keyed chain, under a window or with a tier
     CacheRoot root;
+    int32_t depth = 0;  // blocks before it
   };
   /// Blocks [first, first + matched.size()) of a history are in the cache and all that is seen of it.
   struct Prefix {
@@ -190,6 +187,14 @@ class BlockManager {
   void DropOrphan(int32_t block);
   void Register(const BlockTable& table, std::span<const TokenId> history, int32_t index, int32_t parent);
   void Unregister(int32_t block);
+  bool Keyed() const { return window_ > 0 || tier_.enabled(); }
+  StoredBlock Describe(int32_t block) const;
+  int32_t SlotOf(const BlockTable& table, std::span<const TokenId> tokens, int32_t index) const;
+  int32_t BlocksInTier(BlockTable& table, std::span<const TokenId> tokens, int32_t first,
+                       int32_t max_tokens) const;
+  void TouchInTier(const BlockTable& table, std::span<const TokenId> tokens, int32_t first, int32_t blocks);
+  void LoadFromTier(BlockTable& table, std::span<const TokenId> tokens, int32_t blocks);
+  void SaveToTier(int32_t block);
   std::string CheckBlocks() const;
   std::string CheckTables(std::span<const BlockTable* const> tables) const;
 
@@ -205,6 +210,8 @@ class BlockManager {
   absl::flat_hash_map<BlockHash, int32_t> index_;      // look-up only
   absl::flat_hash_map<BlockHash, int32_t> announced_;  // tables that are computing such a block
   EvictionQueue queue_;
+  HostTier tier_;
+  std::vector<BlockId> copying_;  // blocks of copies that this step will make
   Instant now_;
   uint64_t next_serial_ = 1;
   BlockManagerStats stats_;

@@ -47,6 +47,7 @@ class EvictionQueue {
   int32_t evictable() const { return size_ - lists_[static_cast<size_t>(Retention::kPinned)].size; }
   /// Blocks of class kPinned, in the queue or in use.
   int32_t pinned() const { return pinned_; }
+  Retention ClassOf(int32_t block) const { return nodes_[block].retention; }
   bool IsPinned(int32_t block) const { return nodes_[block].retention == Retention::kPinned; }
 
   /// Empty when lists, links, counts and deadlines agree, else what does not. O(blocks).

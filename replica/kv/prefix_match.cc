@@ -17,7 +17,7 @@ void BlockManager::HashUpTo(BlockTable& table, std::span<const TokenId> tokens, 
   for (auto i = static_cast<int32_t>(table.hashes.size()); i < blocks; ++i) {
     table.hashes.push_back(chain_(i == 0 ? table.root.hash : table.hashes.back(), Slice(tokens, i)));
   }
-  if (window_ == 0) return;
+  if (!Keyed()) return;
   for (auto i = static_cast<int32_t>(table.checks.size()); i < blocks; ++i) {
     table.checks.push_back(
         KeyedNext(i == 0 ? table.root.check : table.checks.back(), Slice(tokens, i), key_));
@@ -88,7 +88,7 @@ void BlockManager::FindPrefixInWindow(BlockTable& table, std::span<const TokenId
 int32_t BlockManager::Match(BlockTable& table, std::span<const TokenId> tokens, int32_t max_tokens) const {
   Prefix prefix;
   FindPrefix(table, tokens, max_tokens, prefix);
-  return prefix.end() * block_size_;
+  return (prefix.end() + BlocksInTier(table, tokens, prefix.end(), max_tokens)) * block_size_;
 }
 
 bool BlockManager::IsBeingComputed(BlockTable& table, std::span<const TokenId> tokens,

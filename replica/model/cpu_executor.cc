@@ -1,9 +1,13 @@
 #include "replica/model/cpu_executor.h"
 
+#include <algorithm>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/block_hash.h"
 #include "common/status_macros.h"
 
 namespace kvring::replica {
@@ -47,6 +51,27 @@ absl::Status CheckOptions(const ModelConfig& config, const CpuOptions& options) 
         absl::StrCat("isa: this CPU has no ", std::string(kernels::NameOf(options.isa))));
   }
   return absl::OkStatus();
+}
+
+std::string_view AsText(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+uint64_t FingerprintOf(const ModelTensors& tensors, const kernels::KvShape& shape,
+                       const CpuOptions& options) {
+  constexpr size_t kSample = 4096;
+  BlockHash hash = ChainNext(
+      BlockHash{}, absl::StrCat(shape.layers, " ", shape.kv_heads, " ", shape.head_dim, " ", shape.block_size,
+                                " ", static_cast<int>(shape.type), " ", static_cast<int>(options.precision),
+                                " ", static_cast<int>(options.isa), " ", options.window.value_or(-1)));
+  for (const auto& [name, tensor] : tensors.by_name) {
+    const size_t sample = std::min(kSample, tensor.data.size());
+    hash = ChainNext(hash, absl::StrCat(name, " ", static_cast<int>(tensor.type), " ", tensor.data.size(),
+                                        " ", absl::StrJoin(tensor.dims, "x")));
+    hash = ChainNext(hash, AsText(tensor.data.first(sample)));
+    hash = ChainNext(hash, AsText(tensor.data.last(sample)));
+  }
+  return hash.value;
 }
 
 }  // namespace
@@ -98,7 +123,8 @@ CpuExecutor::CpuExecutor(ModelSource source, ModelConfig config, const CpuOption
       config_(std::move(config)),
       threads_(options.threads),
       kv_(ShapeOf(config_, options)),
-      isa_(options.isa) {
+      isa_(options.isa),
+      kv_fingerprint_(FingerprintOf(source_.tensors(), kv_.shape(), options)) {
   const kernels::KvShape& shape = kv_.shape();
   limits_ = {config_.vocab_size, config_.context_length, shape.block_size,
              shape.num_blocks,   shape.token_bytes(),    config_.window};

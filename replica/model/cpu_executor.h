@@ -61,6 +61,10 @@ class CpuExecutor : public Executor {
   absl::Status Execute(const Batch& batch, StepOutput& output) override;
 
   const ModelConfig& config() const { return config_; }
+  kernels::KvPool& kv_pool() { return kv_; }
+  /// Of all that the bits of keys and values depend on: the weights (each tensor's name, shape and first and
+  /// last bytes), precision, instruction set and the pool's layout.
+  uint64_t kv_fingerprint() const { return kv_fingerprint_; }
 
  private:
   CpuExecutor(ModelSource source, ModelConfig config, const CpuOptions& options);
@@ -72,6 +76,7 @@ class CpuExecutor : public Executor {
   kernels::ThreadPool threads_;
   kernels::KvPool kv_;
   kernels::Isa isa_;
+  uint64_t kv_fingerprint_;
   ModelWeights weights_;
   std::optional<Transformer> transformer_;
 };

@@ -31,6 +31,12 @@ constexpr Series<BlockManagerStats> kCacheSeries[] = {
      "Blocks computed twice and kept once."},
     {&BlockManagerStats::double_frees, "kvring_replica_double_frees_total",
      "Blocks given back twice: a fault of the engine without effect."},
+    {&BlockManagerStats::tier_hit_tokens, "kvring_replica_host_tier_hit_tokens_total",
+     "Of the found tokens, loaded from the host tier."},
+    {&BlockManagerStats::tier_damaged_blocks, "kvring_replica_host_tier_damaged_blocks_total",
+     "Blocks of the host tier that could not be read: computed again."},
+    {&BlockManagerStats::last_block_copies, "kvring_replica_last_block_copies_total",
+     "Prompts cached whole: all of the last block but its last token was copied."},
     {&BlockManagerStats::pins_refused, "kvring_replica_pins_refused_total",
      "Blocks not pinned since half of the pool is."},
 };
@@ -70,6 +76,8 @@ EngineMetrics::EngineMetrics(MetricRegistry& metrics)
           metrics.GetGauge("kvring_replica_kv_used_tokens", "Slots of blocks held by running sequences.")),
       kv_cached_tokens_(
           metrics.GetGauge("kvring_replica_kv_cached_tokens", "Slots of blocks held for reuse alone.")),
+      kv_host_tier_tokens_(
+          metrics.GetGauge("kvring_replica_kv_host_tier_tokens", "Slots of blocks kept in the host tier.")),
       pending_prefill_tokens_(metrics.GetGauge("kvring_replica_pending_prefill_tokens",
                                                "Tokens that are still to be prefilled.")),
       cache_counters_(Register(metrics, kCacheSeries)),
@@ -81,6 +89,7 @@ void EngineMetrics::Update(const EngineLoad& load, const BlockManagerStats& cach
   waiting_.Set(load.waiting);
   kv_used_tokens_.Set(static_cast<double>(load.kv_used_tokens));
   kv_cached_tokens_.Set(static_cast<double>(load.kv_cached_tokens));
+  kv_host_tier_tokens_.Set(static_cast<double>(load.kv_host_tier_tokens));
   pending_prefill_tokens_.Set(static_cast<double>(load.pending_prefill_tokens));
   AddUp(cache_counters_, kCacheSeries, cache);
   AddUp(scheduler_counters_, kSchedulerSeries, scheduler);

@@ -18,6 +18,7 @@ class EngineMetrics {
   Gauge& waiting_;
   Gauge& kv_used_tokens_;
   Gauge& kv_cached_tokens_;
+  Gauge& kv_host_tier_tokens_;
   Gauge& pending_prefill_tokens_;
   std::vector<Counter*> cache_counters_;  // in the order of the table in the source
   std::vector<Counter*> scheduler_counters_;

@@ -15,6 +15,7 @@
 #include "common/runtime/log.h"
 #include "common/status_macros.h"
 #include "replica/model/cpu_executor.h"
+#include "replica/model/host_block_store.h"
 #include "replica/server/grpc_service.h"
 #include "replica/server/http_service.h"
 #include "replica/server/replica_admin.h"
@@ -72,6 +73,7 @@ class ReplicaServer::Impl {
         .Set(static_cast<double>(executor_->limits().kv_bytes_per_token));
     EngineOptions engine;
     engine.cache_key = RandomSeed();
+    KVRING_RETURN_IF_ERROR(OpenHostTier(options, engine));
     if (options.max_batch_tokens > 0) engine.scheduler.max_batch_tokens = options.max_batch_tokens;
     loop_ = std::make_unique<EngineLoop>(*executor_, engine, *model_, metrics_);
     KVRING_RETURN_IF_ERROR(StartHttp(options));
@@ -103,6 +105,25 @@ class ReplicaServer::Impl {
   }
 
  private:
+  absl::Status OpenHostTier(const ReplicaOptions& options, EngineOptions& engine) {
+    if (options.host_tier_bytes == 0) return absl::OkStatus();
+    if (executor_->limits().window > 0) {
+      return absl::InvalidArgumentError(absl::StrCat("--host-tier: this model sees ",
+                                                     executor_->limits().window,
+                                                     " tokens at most, which stay in the pool; no tier"));
+    }
+    KVRING_ASSIGN_OR_RETURN(host_store_, HostBlockStore::Open(executor_->kv_pool(),
+                                                              {options.host_tier_bytes, options.host_tier_dir,
+                                                               executor_->kv_fingerprint()}));
+    KVRING_ASSIGN_OR_RETURN(engine.host_tier.restored, host_store_->Restore());
+    engine.host_tier.slots = host_store_->slots();
+    engine.host_tier.store = host_store_.get();
+    engine.cache_key = host_store_->key();
+    Log(LogLevel::kInfo, "replica", "host tier",
+        {{"blocks", host_store_->slots()}, {"restored", engine.host_tier.restored.size()}});
+    return absl::OkStatus();
+  }
+
   absl::Status StartHttp(const ReplicaOptions& options) {
     if (options.listen.empty()) return absl::OkStatus();
     http_service_ =
@@ -149,6 +170,7 @@ class ReplicaServer::Impl {
   MetricRegistry metrics_;
   std::unique_ptr<ServedModel> model_;
   std::unique_ptr<CpuExecutor> executor_;
+  std::unique_ptr<HostBlockStore> host_store_;
   std::unique_ptr<EngineLoop> loop_;
   std::unique_ptr<HttpService> http_service_;
   std::unique_ptr<GrpcService> grpc_service_;

@@ -26,6 +26,8 @@ struct ReplicaOptions {
   int32_t threads = 2;
   bool exact = false;                // fp32 instead of the fast path
   std::string kv_type;               // f32, f16, bf16 or int8; empty: that of the path
+  int64_t host_tier_bytes = 0;       // evicted blocks are kept in so much host memory; 0: not
+  std::string host_tier_dir;         // in a file there instead, which outlives the process; empty: memory
   int32_t max_batch_tokens = 0;      // token budget of a step; 0: the scheduler's default
   std::vector<std::string> routers;  // gRPC addresses to register at
   std::string router_key;            // API key that the routers want; empty: none

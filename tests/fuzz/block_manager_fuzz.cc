@@ -25,13 +25,16 @@ class Bytes {
 
 }  // namespace
 
-// The first byte is the shape: blocks, block size, window. Returns the first difference, or nothing.
+// The first byte is the shape: blocks, block size, window, host tier. Returns the first difference, or
+// nothing.
 std::string RunBlockManagerTrial(const uint8_t* data, size_t size, bool broken_model) {
   Bytes bytes(data, size);
   const uint64_t shape = bytes.Below(256);
+  const auto window = static_cast<int32_t>(shape / 3 % 7);
   kvring::replica::BlockManagerTrial trial({.blocks = 8 + static_cast<int32_t>(shape / 64 * 8),
                                             .block_size = 1 + static_cast<int32_t>(shape % 3),
-                                            .window = static_cast<int32_t>(shape / 3 % 7),
+                                            .window = window,
+                                            .tier_slots = window == 0 ? static_cast<int32_t>(shape % 32) : 0,
                                             .broken_model = broken_model},
                                            [&](uint64_t n) { return bytes.Below(n); });
   while (!bytes.empty()) {

@@ -29,10 +29,11 @@ class SoakRun {
   explicit SoakRun(const SoakShape& shape) : shape_(shape), random_(shape.seed) {}
 
   /// `executor` has the tiny pool.
-  void Run(Executor& executor) {
+  void Run(Executor& executor, const HostTierOptions& host_tier = {}) {
     vocabulary_ = executor.limits().vocab_size;
-    EngineDriver driver(executor, {.scheduler = {.max_batch_tokens = shape_.batch_tokens,
-                                                 .max_running = shape_.max_running}});
+    EngineDriver driver(
+        executor, {.scheduler = {.max_batch_tokens = shape_.batch_tokens, .max_running = shape_.max_running},
+                   .host_tier = host_tier});
     uint64_t id = 1;
     while (id <= shape_.requests || driver.engine.HasWork()) {
       while (id <= shape_.requests && driver.engine.Load().waiting < 12 && random_.Below(3) != 0)

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "common/random.h"
@@ -36,6 +37,11 @@ class ToyExecutor final : public Executor {
     }
     output.logits = logits_;
     return absl::OkStatus();
+  }
+
+  /// What a block holds.
+  std::span<uint64_t> Block(BlockId block) {
+    return {&Slot(block, 0), static_cast<size_t>(limits_.block_size)};
   }
 
   /// Added to one token's logit, everywhere: to make an end-of-sequence token likely.

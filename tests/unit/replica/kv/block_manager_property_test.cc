@@ -1,4 +1,5 @@
-// Random operations against a naive model (block_manager_trial.h), with and without a window.
+// Random operations against a naive model (block_manager_trial.h), with and without a window, with a host
+// tier and without.
 #include <gtest/gtest.h>
 
 #include "common/random.h"
@@ -13,13 +14,21 @@ constexpr int kOperations = 15'000;
 constexpr int kOperations = 250'000;
 #endif
 
-class BlockManagerPropertyTest : public testing::TestWithParam<int32_t> {};
-INSTANTIATE_TEST_SUITE_P(Windows, BlockManagerPropertyTest, testing::Values(0, 1, 4, 5));
+struct Shape {
+  int32_t window;
+  int32_t tier_slots;
+};
+class BlockManagerPropertyTest : public testing::TestWithParam<Shape> {};
+INSTANTIATE_TEST_SUITE_P(Windows, BlockManagerPropertyTest,
+                         testing::Values(Shape{0, 0}, Shape{1, 0}, Shape{4, 0}, Shape{5, 0}));
+INSTANTIATE_TEST_SUITE_P(Tiers, BlockManagerPropertyTest,
+                         testing::Values(Shape{0, 1}, Shape{0, 9}, Shape{0, 60}));
 
 TEST_P(BlockManagerPropertyTest, RandomOperations_EqualTheNaiveModel) {
-  const int32_t window = GetParam();
-  Random random(11 + window);
-  BlockManagerTrial trial({.window = window}, [&](uint64_t n) { return random.Below(n); });
+  const auto [window, tier_slots] = GetParam();
+  Random random(11 + window + tier_slots);
+  BlockManagerTrial trial({.window = window, .tier_slots = tier_slots},
+                          [&](uint64_t n) { return random.Below(n); });
   for (int i = 0; i < kOperations; ++i) {
     ASSERT_EQ(trial.Operate(), "") << "operation " << i;
     ASSERT_EQ(trial.Check(), "") << "after operation " << i;
@@ -31,6 +40,7 @@ TEST_P(BlockManagerPropertyTest, RandomOperations_EqualTheNaiveModel) {
   EXPECT_GT(trial.refusals, some);
   EXPECT_GT(trial.pins, some);
   EXPECT_EQ(trial.nulls > some, window > 0);
+  EXPECT_EQ(trial.tier_hits() > some, tier_slots > 0);
 }
 
 // The trial can fail.

@@ -29,12 +29,18 @@ class BlockManagerTrial {
   BlockManagerTrial(const TrialShape& shape, Choose choose)
       : shape_(shape),
         choose_(std::move(choose)),
-        manager_(
-            {.num_blocks = shape.blocks, .block_size = shape.block_size, .window = shape.window, .key = 7}),
-        model_(shape),
-        slots_(static_cast<size_t>(shape.blocks) * shape.block_size, -1) {}
+        slots_(static_cast<size_t>(shape.blocks) * shape.block_size, -1),
+        tier_(slots_, shape),
+        manager_({.num_blocks = shape.blocks,
+                  .block_size = shape.block_size,
+                  .window = shape.window,
+                  .key = 7,
+                  .tier = {.slots = shape.tier_slots, .store = &tier_}}),
+        model_(shape) {}
 
   std::string Operate() {
+    manager_.AdvanceTo(now_);
+    model_.AdvanceTo(now_);
     const uint64_t what = choose_(18);
     if (what < 3) return Admit();
     if (what < 9) return Advance();
@@ -55,6 +61,7 @@ class BlockManagerTrial {
     KVRING_TRIAL_EQ(manager_.stats().double_frees, double_frees_);
     KVRING_TRIAL_EQ(manager_.stats().copies, copies);
     KVRING_TRIAL_EQ(manager_.stats().hit_tokens, hits);
+    KVRING_TRIAL_EQ(manager_.stats().tier_hit_tokens, model_.tier_hits);
     KVRING_TRIAL_EQ(manager_.stats().collisions, 0);
     std::vector<const BlockTable*> tables;
     for (const auto& run : runs_) tables.push_back(&run->table);
@@ -76,8 +83,31 @@ class BlockManagerTrial {
   }
 
   uint64_t hits = 0, copies = 0, refusals = 0, nulls = 0, pins = 0;
+  uint64_t tier_hits() const { return model_.tier_hits; }
 
  private:
+  // The pool's slots, copied block by block.
+  class Tier final : public BlockStore {
+   public:
+    Tier(std::vector<TokenId>& pool, const TrialShape& shape)
+        : pool_(pool),
+          block_(shape.block_size),
+          slots_(static_cast<size_t>(shape.tier_slots) * shape.block_size, -1) {}
+    void Save(BlockId block, int32_t slot, const StoredBlock&) override {
+      std::copy_n(pool_.begin() + block.value * block_, block_, slots_.begin() + slot * block_);
+    }
+    bool Load(int32_t slot, const StoredBlock&, BlockId block) override {
+      std::copy_n(slots_.begin() + slot * block_, block_, pool_.begin() + block.value * block_);
+      return true;
+    }
+    void Forget(int32_t slot) override { std::fill_n(slots_.begin() + slot * block_, block_, -1); }
+
+   private:
+    std::vector<TokenId>& pool_;
+    int32_t block_;
+    std::vector<TokenId> slots_;
+  };
+
   static CacheRoot Root(char name) {
     return MakeCacheRoot({.model = "m", .salt = std::string_view(&name, 1)});
   }
@@ -93,7 +123,8 @@ class BlockManagerTrial {
                         event.parent == Root('a').hash || event.parent == Root('b').hash);
       KVRING_TRIAL_TRUE(stored_.insert(event.hash).second);
     }
-    KVRING_TRIAL_EQ(stored_.size(), model_.prefixes().size());
+    KVRING_TRIAL_EQ(stored_.size(), model_.held());
+    KVRING_TRIAL_EQ(stored_.size(), manager_.Snapshot().size());
     return "";
   }
 
@@ -132,8 +163,9 @@ class BlockManagerTrial {
     const auto max_cached = static_cast<int32_t>(choose_(4) == 0 ? choose_(length) : length - 1);
     const auto headroom = static_cast<int32_t>(choose_(3));
     const int32_t max_blocks = manager_.BlocksHeldAtMost(1 + static_cast<int32_t>(choose_(3)));
+    const auto in_pool = static_cast<int32_t>(model_.Match(*run, max_cached).size());
     KVRING_TRIAL_EQ(manager_.Match(run->table, run->history, max_cached),
-                    model_.Match(*run, max_cached).size() * shape_.block_size);
+                    (in_pool + model_.InTier(*run, in_pool, max_cached)) * shape_.block_size);
     const int32_t expected = model_.Admit(*run, max_cached, headroom, max_blocks);
     const std::optional<int32_t> cached = manager_.Admit(run->table, {.tokens = run->history,
                                                                       .max_cached_tokens = max_cached,
@@ -262,10 +294,11 @@ class BlockManagerTrial {
 
   TrialShape shape_;
   Choose choose_;
+  std::vector<TokenId> slots_;  // the pool
+  Tier tier_;
   BlockManager manager_;
   NaiveBlocks model_;
   std::vector<std::unique_ptr<TrialRun>> runs_;
-  std::vector<TokenId> slots_;
   std::set<BlockHash> stored_;
   Instant now_;
   uint64_t double_frees_ = 0;

@@ -1,6 +1,6 @@
 // NaiveBlocks: what a BlockManager should do, without hashes, lists and block numbers: a prefix is a string,
-// the cache is a map of strings, the victim is the idle block of the lowest class with the oldest stamp. Test
-// only.
+// the cache is a map of strings, the victim is the idle block of the lowest class with the oldest stamp, the
+// host tier a list of strings. Test only.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +21,7 @@ struct TrialShape {
   int32_t max_length = 14;
   size_t max_tables = 7;
   int32_t window = 0;
+  int32_t tier_slots = 0;
   /// The canary: the model gives up the newest block instead of the oldest, so a difference must be found.
   bool broken_model = false;
 };
@@ -59,6 +60,18 @@ class NaiveBlocks {
     return Count([](const ModelBlock& b) { return b.pinned(); });
   }
   const std::map<std::string, ModelRef>& prefixes() const { return prefixes_; }
+  /// Prefixes in the pool, in the tier, or in both.
+  size_t held() const {
+    return prefixes_.size() +
+           std::ranges::count_if(tier_, [&](const std::string& p) { return !prefixes_.contains(p); });
+  }
+  /// Blocks that follow `first` in the tier without a gap.
+  int32_t InTier(const TrialRun& run, int32_t first, int32_t max_tokens) const {
+    const auto length = std::min<int32_t>(max_tokens, static_cast<int32_t>(run.history.size()));
+    int32_t end = first;
+    while (end < length / shape_.block_size && TierHolds(Prefix(run, end + 1))) ++end;
+    return end - first;
+  }
 
   std::string Prefix(const TrialRun& run, int32_t blocks) const {
     std::string key(1, run.root);
@@ -107,8 +120,17 @@ class NaiveBlocks {
       if (b != nullptr) ++b->references;
     }
     run.model = std::move(found);
+    const int32_t in_tier = InTier(run, hit, max_tokens);
+    for (int32_t b = hit + in_tier; b > hit; --b) TierPut(Prefix(run, b));
     while (static_cast<int64_t>(run.model.size()) < end) run.model.push_back(Allocate());
-    return hit * shape_.block_size;
+    int32_t loaded = 0;
+    for (; loaded < in_tier && TierHolds(Prefix(run, hit + loaded + 1)); ++loaded) {
+      const ModelRef& block = run.model[hit + loaded];
+      block->prefix = Prefix(run, hit + loaded + 1);
+      prefixes_[block->prefix] = block;
+    }
+    tier_hits += loaded * shape_.block_size;
+    return (hit + loaded) * shape_.block_size;
   }
 
   /// Of a run just admitted: the block that is left out for its last token alone is in the cache.
@@ -176,6 +198,7 @@ class NaiveBlocks {
 
   void Clear() {
     prefixes_.clear();
+    tier_.clear();
     for (const ModelRef& b : live_) {
       b->prefix.clear();
       b->retention = Retention::kLow;
@@ -207,6 +230,7 @@ class NaiveBlocks {
     return before;
   }
 
+  uint64_t tier_hits = 0;
   /// A victim that was the beginning of another cached prefix; empty: there was none.
   const std::string& fault() const { return fault_; }
 
@@ -241,8 +265,17 @@ class NaiveBlocks {
     if (shape_.window == 0 && next != prefixes_.end() && next->first.starts_with(victim->prefix))
       fault_ = "not a leaf: " + victim->prefix;
     prefixes_.erase(victim->prefix);
+    if (victim->retention != Retention::kLow) TierPut(victim->prefix);
     std::erase(live_, victim);
     return true;
+  }
+
+  bool TierHolds(const std::string& prefix) const { return std::ranges::find(tier_, prefix) != tier_.end(); }
+  void TierPut(const std::string& prefix) {
+    if (shape_.tier_slots == 0) return;
+    std::erase(tier_, prefix);
+    if (static_cast<int32_t>(tier_.size()) == shape_.tier_slots) tier_.erase(tier_.begin());
+    tier_.push_back(prefix);
   }
 
   void Keep(const TrialRun& run, int32_t end) {
@@ -275,6 +308,7 @@ class NaiveBlocks {
   TrialShape shape_;
   std::vector<ModelRef> live_;
   std::map<std::string, ModelRef> prefixes_;
+  std::vector<std::string> tier_;  // the most recently used last
   uint64_t clock_ = 0;
   Instant now_;
   std::string fault_;
