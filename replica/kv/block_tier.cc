@@ -39,12 +39,11 @@ int32_t BlockManager::BlocksInTier(BlockTable& table, std::span<const TokenId> t
 // is given up before those it needs.
 void BlockManager::TouchInTier(const BlockTable& table, std::span<const TokenId> tokens, int32_t first,
                                int32_t blocks) {
-  for (int32_t index = first + blocks - 1; index >= first; --index)
-    tier_.Touch(SlotOf(table, tokens, index));
+  for (int32_t index = first + blocks - 1; index >= first; --index) tier_.Touch(SlotOf(table, tokens, index));
 }
 
-// As many as are still there, at most `blocks`. Not over a block that a copy of this step reads or writes, and
-// not beside a block of the same hash that was no match (an orphan, a collision).
+// As many as are still there, at most `blocks`. Not over a block that a copy of this step reads or writes,
+// and not beside a block of the same hash that was no match (an orphan, a collision).
 void BlockManager::LoadFromTier(BlockTable& table, std::span<const TokenId> tokens, int32_t blocks) {
   for (const int32_t end = table.committed_blocks + blocks; table.committed_blocks < end;) {
     const int32_t index = table.committed_blocks;

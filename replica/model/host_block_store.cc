@@ -125,9 +125,7 @@ absl::Status HostBlockStore::OpenFile(const std::string& directory) {
 }
 
 // In the file.
-int64_t HostBlockStore::OffsetOf(int32_t slot) const {
-  return kPage + slot * slot_bytes_;
-}
+int64_t HostBlockStore::OffsetOf(int32_t slot) const { return kPage + slot * slot_bytes_; }
 
 std::byte* HostBlockStore::Image(int32_t slot) {
   return memory_.as<std::byte>() + (file_.has_value() ? 0 : slot * slot_bytes_);
@@ -169,8 +167,7 @@ void HostBlockStore::Save(BlockId block, int32_t slot, const StoredBlock& what) 
   std::memcpy(image + sizeof(header), what.tokens.data(), what.tokens.size() * sizeof(TokenId));
   header.header_checksum = ChecksumOf(header, image + sizeof(header));
   std::memcpy(image, &header, sizeof(header));
-  if (file_.has_value())
-    LogOnce(file_->Write(OffsetOf(slot), {image, static_cast<size_t>(slot_bytes_)}));
+  if (file_.has_value()) LogOnce(file_->Write(OffsetOf(slot), {image, static_cast<size_t>(slot_bytes_)}));
 }
 
 bool HostBlockStore::Load(int32_t slot, const StoredBlock& what, BlockId block) {

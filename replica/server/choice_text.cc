@@ -54,6 +54,8 @@ ChoiceText::Piece ChoiceText::Finish(bool stopped) {
 std::vector<uint32_t> ConversationBlockEnds(const Tokenizer& tokenizer, const std::vector<TokenId>& prompt,
                                             std::vector<uint32_t> prompt_ends, const ChoiceText& answer,
                                             size_t answer_begin, int32_t block_size) {
+  const size_t computed = prompt.size() + static_cast<size_t>(std::max(answer.sampled(), 1)) - 1;
+  if (computed == prompt.size()) return BlockEnds(prompt_ends, block_size);
   // The piece of text that the next turn encodes as one: from behind the last control token to the answer's
   // end.
   size_t tail = prompt.size();
@@ -63,8 +65,6 @@ std::vector<uint32_t> ConversationBlockEnds(const Tokenizer& tokenizer, const st
   const std::string head = tokenizer.DecodeBytes(ours, place);
   ours.insert(ours.end(), answer.tokens().begin(), answer.tokens().end());
   const std::vector<TokenId> theirs = tokenizer.Encode(head + answer.text(), ControlTokens::kAsText, place);
-
-  const size_t computed = prompt.size() + static_cast<size_t>(std::max(answer.sampled(), 1)) - 1;
   size_t end = answer_begin;
   for (size_t i = 0; i < std::min(ours.size(), theirs.size()) && ours[i] == theirs[i] && tail + i < computed;
        ++i) {

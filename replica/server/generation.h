@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "common/openai/generation_request.h"
 #include "common/openai/response_writer.h"
 #include "replica/engine/request.h"
@@ -47,7 +48,9 @@ struct AdmittedInfo {
 
 struct DoneInfo {
   openai::UsageCounts usage;
-  std::vector<uint32_t> block_end_bytes;  // of the first prompt with the text of its choice 0
+  /// Of the first prompt with the text of its choice 0. Tokenises the tail of the conversation: for sinks
+  /// that pass it on.
+  absl::FunctionRef<std::vector<uint32_t>()> block_end_bytes;
 };
 
 struct GenerationDelta {

@@ -148,7 +148,8 @@ v1::GenerateResponse ToMessage(const DoneInfo& info) {
   usage.set_completion_tokens(info.usage.completion_tokens);
   usage.set_cached_tokens(info.usage.cached_tokens);
   usage.set_truncated_tokens(info.usage.truncated_tokens);
-  usage.mutable_block_end_bytes()->Add(info.block_end_bytes.begin(), info.block_end_bytes.end());
+  const std::vector<uint32_t> ends = info.block_end_bytes();
+  usage.mutable_block_end_bytes()->Add(ends.begin(), ends.end());
   return out;
 }
 

@@ -66,13 +66,12 @@ bool RunningGeneration::OnDone(const EngineEvent::Done& done) {
   if (++done_ < plan_.prompts.size()) return false;
   const PlannedPrompt& first = plan_.prompts[0];
   usage_.truncated_tokens = first.truncated_tokens;
-  if (first.truncated_tokens > 0) {
-    sink_->OnDone({usage_, {}});
-    return true;
-  }
-  sink_->OnDone(
-      {usage_, ConversationBlockEnds(model_.tokenizer(), first.request.prompt, first.end_bytes, *choices_[0],
-                                     first.canonical_size + plan_.answer_prefix.size(), block_size_)});
+  sink_->OnDone({usage_, [&]() -> std::vector<uint32_t> {
+                   if (first.truncated_tokens > 0) return {};
+                   return ConversationBlockEnds(
+                       model_.tokenizer(), first.request.prompt, first.end_bytes, *choices_[0],
+                       first.canonical_size + plan_.answer_prefix.size(), block_size_);
+                 }});
   return true;
 }
 

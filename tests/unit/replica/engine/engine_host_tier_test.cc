@@ -1,4 +1,5 @@
-// The engine with a host tier: what was evicted is loaded back, never wrong, and the router hears of both as one.
+// The engine with a host tier: what was evicted is loaded back, never wrong, and the router hears of both as
+// one.
 #include <gtest/gtest.h>
 
 #include "tests/unit/replica/engine/engine_driver.h"
@@ -16,9 +17,7 @@ class EngineHostTierTest : public testing::Test {
     return {.scheduler = {.max_batch_tokens = 128, .max_running = 4},
             .host_tier = {.slots = slots, .store = &store}};
   }
-  EngineRequest Ask(uint64_t prompt) {
-    return Greedy(next_id_++, RandomPrompt(prompt, 100, kVocabulary), 4);
-  }
+  EngineRequest Ask(uint64_t prompt) { return Greedy(next_id_++, RandomPrompt(prompt, 100, kVocabulary), 4); }
 
   ToyExecutor executor_{
       {.vocab_size = kVocabulary, .context_length = 1000, .block_size = 16, .num_blocks = 7}};

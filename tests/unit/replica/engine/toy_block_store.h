@@ -1,5 +1,5 @@
-// ToyBlockStore: the host tier of a ToyExecutor. Some loads can be made to fail; a failed one leaves garbage in
-// the block, as the contract allows. Test only.
+// ToyBlockStore: the host tier of a ToyExecutor. Some loads can be made to fail; a failed one leaves garbage
+// in the block, as the contract allows. Test only.
 #pragma once
 
 #include <algorithm>

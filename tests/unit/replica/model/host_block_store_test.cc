@@ -1,4 +1,6 @@
 // The host tier's slots in memory and in a file: what comes back is what was saved, or nothing.
+#include "replica/model/host_block_store.h"
+
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -7,7 +9,6 @@
 #include <fstream>
 
 #include "common/random.h"
-#include "replica/model/host_block_store.h"
 
 namespace kvring::replica {
 namespace {

@@ -30,7 +30,8 @@ class Recorder : public GenerationSink {
   void OnDone(const DoneInfo& info) override {
     absl::MutexLock lock(&mutex_);
     EXPECT_FALSE(ended_);
-    done_ = info;
+    usage_ = info.usage;
+    done_ends_ = info.block_end_bytes();
     ended_ = true;
   }
   void OnError(const openai::ApiError& error) override {
@@ -46,7 +47,8 @@ class Recorder : public GenerationSink {
 
   absl::Mutex mutex_;
   AdmittedInfo admitted_;
-  DoneInfo done_;
+  openai::UsageCounts usage_;
+  std::vector<uint32_t> done_ends_;
   openai::ApiError error_;
   std::vector<std::string> texts_;
   std::vector<std::string> reasons_;
@@ -100,8 +102,8 @@ std::string Repeated(int words) {
 
 TEST_F(EngineLoopTest, Request_IsAdmittedAnsweredAndCounted) {
   const auto sink = RunToEnd(R"({"prompt":"hello","max_tokens":5,"ignore_eos":true})");
-  EXPECT_EQ(sink->done_.usage.completion_tokens, 5);
-  EXPECT_EQ(sink->done_.usage.prompt_tokens, 1);
+  EXPECT_EQ(sink->usage_.completion_tokens, 5);
+  EXPECT_EQ(sink->usage_.prompt_tokens, 1);
   EXPECT_EQ(sink->tokens_, 5u);
   EXPECT_EQ(sink->reasons_, (std::vector<std::string>{"length"}));
 }
@@ -113,7 +115,7 @@ TEST_F(EngineLoopTest, SecondTime_BlocksAreFound_USG_08) {
   const auto second = RunToEnd(body);
   EXPECT_EQ(first->admitted_.cached_tokens, 0);
   EXPECT_EQ(second->admitted_.cached_tokens, (second->admitted_.prompt_tokens - 1) / 16 * 16);
-  EXPECT_EQ(second->done_.usage.cached_tokens, second->admitted_.cached_tokens);
+  EXPECT_EQ(second->usage_.cached_tokens, second->admitted_.cached_tokens);
   EXPECT_EQ(static_cast<int>(second->admitted_.block_end_bytes.size()), second->admitted_.prompt_tokens / 16);
 }
 
@@ -122,11 +124,11 @@ TEST_F(EngineLoopTest, Salt_Separates_PFX_05) {
   const auto body = [](const std::string& salt) {
     return R"({"prompt":")" + Repeated(40) + R"(","max_tokens":1,"ignore_eos":true)" + salt + "}";
   };
-  EXPECT_EQ(RunToEnd(body(R"(,"cache_salt":"A")"))->done_.usage.cached_tokens, 0);
-  EXPECT_GT(RunToEnd(body(R"(,"cache_salt":"A")"))->done_.usage.cached_tokens, 0);
-  EXPECT_EQ(RunToEnd(body(R"(,"cache_salt":"B")"))->done_.usage.cached_tokens, 0);
-  EXPECT_EQ(RunToEnd(body(""))->done_.usage.cached_tokens, 0);
-  EXPECT_GT(RunToEnd(body(""))->done_.usage.cached_tokens, 0);
+  EXPECT_EQ(RunToEnd(body(R"(,"cache_salt":"A")"))->usage_.cached_tokens, 0);
+  EXPECT_GT(RunToEnd(body(R"(,"cache_salt":"A")"))->usage_.cached_tokens, 0);
+  EXPECT_EQ(RunToEnd(body(R"(,"cache_salt":"B")"))->usage_.cached_tokens, 0);
+  EXPECT_EQ(RunToEnd(body(""))->usage_.cached_tokens, 0);
+  EXPECT_GT(RunToEnd(body(""))->usage_.cached_tokens, 0);
 }
 
 // SMP-01: a stop string ends the choice in the step that completed it; its text is not sent.
@@ -138,7 +140,7 @@ TEST_F(EngineLoopTest, StopString_EndsExactly_SMP_01) {
   for (char c = 'a'; c <= 'p'; ++c) stops += std::string(stops.empty() ? "" : ",") + "\"" + c + "\"";
   const auto stopped = RunToEnd(prompt + R"(,"stop":[)" + stops + "]}");
   EXPECT_EQ(stopped->reasons_.at(0), "stop");
-  EXPECT_LT(stopped->done_.usage.completion_tokens, 40);
+  EXPECT_LT(stopped->usage_.completion_tokens, 40);
   EXPECT_EQ(stopped->texts_.at(0).find_first_of("abcdefghijklmnop"), std::string::npos);
   EXPECT_EQ(whole->reasons_.at(0), "length");
 }
@@ -147,8 +149,8 @@ TEST_F(EngineLoopTest, BatchedPromptsAndChoices_AreOneAnswer_USG_05) {
   const auto sink =
       RunToEnd(R"({"prompt":["one two","three"],"n":2,"max_tokens":3,"ignore_eos":true,"seed":9})");
   EXPECT_EQ(sink->texts_.size(), 4u);
-  EXPECT_EQ(sink->done_.usage.completion_tokens, 12);
-  EXPECT_EQ(sink->done_.usage.prompt_tokens, 3);
+  EXPECT_EQ(sink->usage_.completion_tokens, 12);
+  EXPECT_EQ(sink->usage_.prompt_tokens, 3);
 }
 
 // SMP-09, KVB-14: what can never fit is refused at once, by name.
@@ -158,9 +160,8 @@ TEST_F(EngineLoopTest, TooLong_Is400_SMP_09_KVB_14) {
   EXPECT_EQ(sink->error_.code, "context_length_exceeded");
   EXPECT_EQ(sink->error_.param, "prompt");
   EXPECT_NE(sink->error_.message.find("512"), std::string::npos);
-  EXPECT_EQ(
-      RunToEnd(R"({"prompt":"hello","max_tokens":511,"ignore_eos":true})")->done_.usage.completion_tokens,
-      511);
+  EXPECT_EQ(RunToEnd(R"({"prompt":"hello","max_tokens":511,"ignore_eos":true})")->usage_.completion_tokens,
+            511);
 }
 
 // SMP-10: cut only when asked to, and then said so; a cut prompt is no prefix of anything.
@@ -173,21 +174,21 @@ TEST_F(EngineLoopTest, Truncation_KeepsTheEnd_UsageTellsTheSpan_SMP_10) {
   EXPECT_EQ(plan.prompts[0].request.prompt.front(), 1200);
   EXPECT_EQ(plan.prompts[0].request.prompt.back(), 1599);
   const auto sink = RunToEnd(prompt + R"(,"truncate_prompt_tokens":400})");
-  EXPECT_EQ(sink->done_.usage.prompt_tokens, 400);
-  EXPECT_EQ(sink->done_.usage.truncated_tokens, 200);
+  EXPECT_EQ(sink->usage_.prompt_tokens, 400);
+  EXPECT_EQ(sink->usage_.truncated_tokens, 200);
   EXPECT_TRUE(sink->admitted_.block_end_bytes.empty());
-  EXPECT_TRUE(sink->done_.block_end_bytes.empty());
+  EXPECT_TRUE(sink->done_ends_.empty());
   std::string usage;
-  openai::AppendUsage(usage, sink->done_.usage);
+  openai::AppendUsage(usage, sink->usage_);
   EXPECT_NE(usage.find(R"("truncated":true,"kept_span":[200,600])"), std::string::npos) << usage;
   const auto whole = RunToEnd(R"({"prompt":"hello","max_tokens":1,"truncate_prompt_tokens":400})");
-  EXPECT_EQ(whole->done_.usage.truncated_tokens, 0);
+  EXPECT_EQ(whole->usage_.truncated_tokens, 0);
 }
 
 // SCH-07: without max_tokens the answer may be as long as the context lets it.
 TEST_F(EngineLoopTest, NoMaxTokens_FillsTheContext_SCH_07) {
   const auto sink = RunToEnd(R"({"prompt":"hello","ignore_eos":true})");
-  EXPECT_EQ(sink->done_.usage.completion_tokens, 511);
+  EXPECT_EQ(sink->usage_.completion_tokens, 511);
   EXPECT_EQ(sink->reasons_.at(0), "length");
 }
 
@@ -218,7 +219,7 @@ TEST_F(EngineLoopTest, ResetCache_ForgetsPrefixes_TellsHowManyTokens) {
   const std::string body = R"({"prompt":")" + Repeated(40) + R"(","max_tokens":1,"ignore_eos":true,)" +
                            R"("cache_retention":{"class":"pinned","ttl_s":60}})";
   RunToEnd(body);
-  const int cached = RunToEnd(body)->done_.usage.cached_tokens;
+  const int cached = RunToEnd(body)->usage_.cached_tokens;
   ASSERT_GT(cached, 0);
   absl::Notification done;
   absl::StatusOr<int64_t> dropped;
@@ -229,7 +230,7 @@ TEST_F(EngineLoopTest, ResetCache_ForgetsPrefixes_TellsHowManyTokens) {
   done.WaitForNotification();
   ASSERT_TRUE(dropped.ok());
   EXPECT_GE(*dropped, cached);
-  EXPECT_EQ(RunToEnd(body)->done_.usage.cached_tokens, 0);
+  EXPECT_EQ(RunToEnd(body)->usage_.cached_tokens, 0);
 }
 
 TEST_F(EngineLoopTest, Plan_CarriesTenantPriorityAndRetention) {
@@ -247,8 +248,8 @@ TEST_F(EngineLoopTest, Plan_CarriesTenantPriorityAndRetention) {
 // The gauges tell what the engine holds, and the counters what it did: once per request.
 TEST_F(EngineLoopTest, Metrics_TellHitsOnceAndBlocksHeld_USG_07) {
   const std::string body = R"({"prompt":")" + Repeated(40) + R"(","max_tokens":1,"ignore_eos":true})";
-  const int prompt = RunToEnd(body)->done_.usage.prompt_tokens;
-  const int cached = RunToEnd(body)->done_.usage.cached_tokens;
+  const int prompt = RunToEnd(body)->usage_.prompt_tokens;
+  const int cached = RunToEnd(body)->usage_.cached_tokens;
   absl::Notification turn_over;  // and with it the metrics of the step that ended the request
   loop_->ResetCache([&](const absl::StatusOr<int64_t>&) { turn_over.Notify(); });
   turn_over.WaitForNotification();
@@ -267,7 +268,7 @@ TEST_F(EngineLoopTest, End_TellsRunningRequests) {
   loop_->Submit(Plan(R"({"prompt":"hello","max_tokens":300,"n":60,"ignore_eos":true})"), sink);
   loop_.reset();
   sink->Wait();
-  EXPECT_TRUE(sink->error_.http_status == 503 || sink->done_.usage.completion_tokens == 300 * 60);
+  EXPECT_TRUE(sink->error_.http_status == 503 || sink->usage_.completion_tokens == 300 * 60);
 }
 
 TEST_F(EngineLoopTest, Plan_RefusesWhatTheModelCannotDo_MOD_11) {
