@@ -3,8 +3,9 @@
 // and the clients.
 //
 //   client -> router   at once                    OnRequest, OnDispatch
-//   router -> replica  after network_delay        Engine::Add
-//   replica            step after step, each as long as the cost model says
+//   router -> replica  after network_delay        ReplicaModel::Add
+//   replica            step after step, each as long as the cost model says; or run after run of steps
+//                      (fidelity: replica_model.h)
 //   replica -> router  after network_delay        OnAdmitted, OnFirstToken, OnComplete, OnCacheEvents; loads
 //   at
 //                                                 most every load_report_every
@@ -20,12 +21,15 @@
 
 #include "common/histogram.h"
 #include "router/router.h"
-#include "sim/sim_replica.h"
+#include "sim/replica_model.h"
 #include "sim/trace.h"
 
 namespace kvring::sim {
 
+enum class Fidelity { kStep, kQueue };
+
 struct FleetOptions {
+  Fidelity fidelity = Fidelity::kStep;
   int32_t replicas = 8;
   SimReplicaOptions replica;
   router::RouterConfig router;

@@ -33,6 +33,7 @@ struct TraceRequest {
   int32_t span_tokens = 0;  // of its own spans
   int32_t output_tokens = 1;
   uint64_t session = 0;  // 0: none
+  uint32_t copy = 0;     // of a scaled trace: copies share nothing
 };
 
 struct Trace {
@@ -44,6 +45,8 @@ struct Trace {
   std::span<const PromptSpan> spans_of(const TraceRequest& request) const {
     return std::span(spans).subspan(request.first_span, request.num_spans);
   }
+  /// Of one of its spans: copies of a request say other things of the same shape.
+  static uint64_t ContentOf(const TraceRequest& request, const PromptSpan& span);
   /// Starts a request at the end of `spans`; its spans follow by AddSpan.
   TraceRequest& AddRequest();
   /// To the last request.
@@ -63,7 +66,18 @@ TraceTotals Totals(const Trace& trace);
 /// in common but by chance.
 void AppendTokens(PromptSpan span, std::vector<TokenId>& tokens);
 
+/// A text at a grain: every `grain` tokens are one id, so ids = ceil(tokens / grain). Block boundaries that
+/// are whole grains stay where they are, in ids as in tokens.
+struct History {
+  std::vector<TokenId> ids;
+  int64_t tokens = 0;
+
+  void Append(PromptSpan span, int32_t grain);
+};
+
 /// Arrivals `factor` times as fast; waits between turns stay.
 void SpeedUp(Trace& trace, double factor);
+/// So many copies of each request at the same time, which share nothing: `copies` times the load.
+void Scale(Trace& trace, int32_t copies);
 
 }  // namespace kvring::sim

@@ -37,6 +37,8 @@ struct Options {
   bool seed_given = false;
   bool session_keys = false;
   bool no_cache_events = false;
+  std::string fidelity = "step";
+  int32_t scale = 1;
   double load_delay_ms = 100;
   double network_ms = 0.2;
   bool json = false;
@@ -71,6 +73,7 @@ absl::StatusOr<sim::Trace> LoadTrace(const Options& options) {
                                                 ? sim::MakeWorkload(options.workload, options.seed)
                                                 : sim::ReadTrace(options.trace, options.limit));
   if (options.speed != 1) sim::SpeedUp(trace, options.speed);
+  if (options.scale > 1) sim::Scale(trace, options.scale);
   return trace;
 }
 
@@ -81,6 +84,7 @@ absl::StatusOr<Setup> MakeSetup(const Options& options) {
   const auto preset = sim::FindExecutorPreset(options.preset);
   if (!preset) return absl::InvalidArgumentError(absl::StrCat("--preset ", options.preset, " is unknown"));
   const int32_t block = options.block > 0 ? options.block : setup.trace.block_tokens;
+  setup.fleet.fidelity = options.fidelity == "queue" ? sim::Fidelity::kQueue : sim::Fidelity::kStep;
   setup.fleet.replicas = options.replicas;
   setup.fleet.replica = {.kv_tokens = options.kv_tokens > 0 ? options.kv_tokens : preset->kv_tokens,
                          .block_tokens = block,
@@ -141,7 +145,7 @@ void PrintJson(const Options& options, const Setup& setup, const std::vector<Pol
   boost::json::object policies;
   for (const PolicyRun& run : runs) policies[run.policy] = PolicyJson(run);
   const boost::json::object json{{"ceiling_hit_rate", runs[0].result.ceiling()},
-                                 {"fidelity", "step"},
+                                 {"fidelity", options.fidelity},
                                  {"seed", options.seed},
                                  {"preset", options.preset},
                                  {"replicas", options.replicas},
@@ -161,10 +165,11 @@ void PrintHeader(const Options& options, const Setup& setup) {
       setup.trace.name.c_str(), static_cast<long long>(totals.requests),
       static_cast<long long>(totals.own_prompt_tokens), static_cast<long long>(totals.output_tokens),
       ToSeconds(totals.last_arrival));
-  std::printf(
-      "%d replicas %s (an estimate), %lld KV tokens each in blocks of %d; every engine step simulated\n\n",
-      options.replicas, options.preset.c_str(), static_cast<long long>(setup.fleet.replica.kv_tokens),
-      setup.fleet.replica.block_tokens);
+  std::printf("%d replicas %s (an estimate), %lld KV tokens each in blocks of %d; fidelity %s: %s\n\n",
+              options.replicas, options.preset.c_str(), static_cast<long long>(setup.fleet.replica.kv_tokens),
+              setup.fleet.replica.block_tokens, options.fidelity.c_str(),
+              setup.fleet.fidelity == sim::Fidelity::kQueue ? "runs of decode steps taken at once"
+                                                            : "every engine step simulated");
 }
 
 void PrintTable(const std::vector<PolicyRun>& runs) {
@@ -213,10 +218,18 @@ void AddSim(CLI::App& app, Action& action) {
   const auto options = std::make_shared<Options>();
   run->add_option("--trace", options->trace, "Mooncake JSONL or Azure CSV, plain, .gz or .zst");
   run->add_option("--workload", options->workload,
-                  "chat or prefixes, with fields: chat:sessions=200,turns=10 (sim/workload.h has them all)");
+                  "chat, roleplay, agents, back-to-back, prefixes, zipf or rag, with fields: "
+                  "chat:sessions=200,turns=10 (sim/workload.h has them all)");
   run->add_option("--limit", options->limit, "First requests of the trace only")
       ->check(CLI::NonNegativeNumber);
   run->add_option("--speed", options->speed, "Arrivals so many times as fast")->check(CLI::PositiveNumber);
+  run->add_option("--scale", options->scale,
+                  "So many copies of each request at the same time, which share nothing")
+      ->check(CLI::Range(1, 100'000));
+  run->add_option("--fidelity", options->fidelity,
+                  "step: every engine step; queue: decode steps many at a time, much faster")
+      ->check(CLI::IsMember({"step", "queue"}))
+      ->capture_default_str();
   run->add_option("--replicas", options->replicas)->check(CLI::Range(1, 100'000))->capture_default_str();
   run->add_option("--kv-tokens", options->kv_tokens, "KV cache of a replica; without: the preset's")
       ->check(CLI::PositiveNumber);

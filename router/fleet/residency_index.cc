@@ -69,14 +69,16 @@ void ResidencyIndex::Locate(const PromptKey& prompt, ResidencyPath& path) const 
   }
 }
 
-bool ResidencyIndex::Continues(const ResidencyPath& path, const PromptKey& prompt) const {
+bool ResidencyIndex::Continues(const ResidencyPath& path, const PromptKey& prompt, uint32_t slack) const {
   if (path.blocks == 0) return false;
   const ResidencyPath::Step deepest = path.steps.front();
   const Node& node = nodes_[deepest.node];
-  if (deepest.blocks < node.hashes.size()) {
-    return path.blocks == prompt.chain.size() || node.prompt_bytes < (deepest.blocks + 1) * kIndexBlockBytes;
-  }
-  return node.first_child == kNone || nodes_[node.first_child].prompt_bytes == 0;
+  const auto ends_within = [&](uint32_t blocks) {
+    return node.prompt_bytes < (deepest.blocks + 1 + blocks) * kIndexBlockBytes;
+  };
+  const bool nothing_follows = node.first_child == kNone || nodes_[node.first_child].prompt_bytes == 0;
+  if (deepest.blocks == node.hashes.size()) return nothing_follows;
+  return path.blocks == prompt.chain.size() || ends_within(0) || (nothing_follows && ends_within(slack));
 }
 
 uint32_t ResidencyIndex::DepthOf(const ResidencyPath& path, uint32_t replica) const {

@@ -69,9 +69,10 @@ class ResidencyIndex {
   void Drop(uint32_t replica);
 
   void Locate(const PromptKey& prompt, ResidencyPath& path) const;
-  /// True if the prompt goes on where a known prompt ended (a next turn, a repeat), whether the text that was
-  /// generated there comes back or not; false if it is new or branches off.
-  bool Continues(const ResidencyPath& path, const PromptKey& prompt) const;
+  /// True if the prompt goes on where a known prompt ended, or at most `slack` blocks before (a next turn, a
+  /// repeat), whether the text that was generated there comes back or not; false if it is new or branches
+  /// off.
+  bool Continues(const ResidencyPath& path, const PromptKey& prompt, uint32_t slack) const;
   /// Whole index blocks of the path that the replica holds.
   uint32_t DepthOf(const ResidencyPath& path, uint32_t replica) const;
   struct Depth {

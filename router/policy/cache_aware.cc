@@ -204,12 +204,19 @@ void CacheAware::Promise(const PickInput& input, uint32_t slot, bool branch) {
   unit_ = 1;
 }
 
+// What lies behind the last whole block of an engine is not kept: a next turn leaves the one before there.
+bool CacheAware::GoesOn(const PickInput& input) {
+  const int32_t block_tokens = input.fleet.at(input.eligible.front())->block_size;
+  const auto slack = static_cast<uint32_t>(block_tokens) / static_cast<uint32_t>(kIndexBlockTokens);
+  return input.belief.index().Continues(input.path, input.prompt, slack);
+}
+
 Pick CacheAware::Choose(const PickInput& input, Random& random) {
   sketch_.Count(input.prompt);
   RefreshBound(input);
   Gather(input, random);
   const bool session_goes_on = input.session_slot && input.session_tokens > 0;
-  const bool branch = !session_goes_on && !input.belief.index().Continues(input.path, input.prompt);
+  const bool branch = !session_goes_on && !GoesOn(input);
   Pick pick;
   pick.candidates.reserve(slots_.size());
   for (const uint32_t slot : slots_) pick.candidates.push_back(Score(input, slot));

@@ -47,6 +47,7 @@ class CacheAware : public Policy {
   static int64_t HeldTokens(const PickInput& input, uint32_t slot, int64_t matched);
   Candidate Score(const PickInput& input, uint32_t slot) const;
   size_t Cheapest(const PickInput& input, const std::vector<Candidate>& candidates, bool branch) const;
+  static bool GoesOn(const PickInput& input);
   bool StaysWithSession(const PickInput& input, const Candidate& home, const Candidate& best) const;
   Reason Explain(const PickInput& input, const std::vector<Candidate>& candidates, size_t chosen) const;
 

@@ -4,37 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <numeric>
 
-#include "common/random.h"
-#include "sim/executor_preset.h"
-#include "sim/io/trace_reader.h"
 #include "sim/pooled_lru.h"
 #include "sim/workload.h"
-#include "tests/unit/sim/trace_fixture.h"
+#include "tests/unit/sim/fleet_fixture.h"
 
 namespace kvring::sim {
 namespace {
-
-Trace Mooncake(int64_t limit) {
-  auto trace = ReadTrace(MooncakePath(), limit);
-  EXPECT_TRUE(trace.ok()) << trace.status();
-  return *std::move(trace);
-}
-
-FleetOptions Fleet(const std::string& policy, int32_t replicas, int64_t kv_tokens, int32_t block) {
-  const ExecutorPreset preset = FindExecutorPreset("h100-8b").value();
-  FleetOptions options;
-  options.replicas = replicas;
-  options.replica = {.kv_tokens = kv_tokens,
-                     .block_tokens = block,
-                     .cost = preset.cost,
-                     .scheduler = {.max_batch_tokens = 8192, .max_running = 256, .max_waiting = 1 << 20}};
-  options.router.policy = policy;
-  options.router.seed = 1;
-  return options;
-}
 
 // The trace's own locality: independent measurements, to the second digit.
 TEST(PooledLru, MooncakeConversation_KnownHitRates) {
@@ -121,37 +98,6 @@ TEST(FleetSimulation, TenTurnsOnEightReplicas_RoundRobinMeetsOneInEight) {
   EXPECT_GT(ours.hit_rate(), rr.hit_rate() + 0.2);
   EXPECT_LT(ours.ttft.mean(), rr.ttft.mean());
   EXPECT_GE(ours.predictions_exact * 100, ours.requests * 99);
-}
-
-// One server, one request at a time, all services alike (M/D/1), or exponential (M/M/1): the mean wait is
-// rho / (2 (1 - rho)), or rho / (1 - rho), services (Kleinrock 1975), rho of the arrivals that were drawn.
-// Returned: the wait over that.
-double WaitOverTheory(bool exponential) {
-  constexpr int kRequests = 100'000;
-  constexpr double kService = 0.1, kToken = 1e-3;  // seconds
-  Random random(11);
-  Trace trace{.name = "queue", .block_tokens = 16};
-  double at = 0, served = 0;
-  for (int i = 0; i < kRequests; ++i) {
-    at += random.Exponential(kService / 0.6);
-    const double service = exponential ? random.Exponential(kService) : kService;
-    trace.AddRequest().arrival = FromSeconds(at);
-    trace.AddSpan(
-        {static_cast<uint64_t>(i), std::max(1, static_cast<int32_t>(std::lround(service / kToken)))});
-    served += trace.requests.back().span_tokens * kToken;
-  }
-  FleetOptions options = Fleet("round-robin", 1, 1 << 16, 16);
-  options.network_delay = {};
-  options.replica.cost = {.per_prefill_token_ns = kToken * 1e9, .per_decode_sequence_ns = kToken * 1e9};
-  options.replica.scheduler = {.max_batch_tokens = 1 << 15, .max_running = 1, .max_waiting = 1 << 20};
-  const FleetResult r = FleetSimulation(trace, options).Run();
-  const double rho = served / at, services = rho / (1 - rho) / (exponential ? 1 : 2);
-  return r.queued.mean() * 1e-9 / (served / kRequests) / services;
-}
-
-TEST(FleetSimulation, OneServer_WaitsAsQueueingTheorySays) {
-  EXPECT_NEAR(WaitOverTheory(false), 1, 0.02);
-  EXPECT_NEAR(WaitOverTheory(true), 1, 0.02);
 }
 
 }  // namespace
