@@ -45,7 +45,8 @@ std::vector<Playback::FollowUp> Playback::End(uint32_t index, History history, u
   const auto [first, last] = followers_.equal_range(index);
   for (auto it = first; it != last; ++it) next.push_back({it->second, request(it->second).arrival});
   if (next.empty()) return next;
-  infinite_.Add(std::span(history.ids).first(static_cast<size_t>(std::max<int64_t>(history.tokens - 1, 0) / grain_)));
+  infinite_.Add(
+      std::span(history.ids).first(static_cast<size_t>(std::max<int64_t>(history.tokens - 1, 0) / grain_)));
   ended_[index] = {std::move(history), replica, next.size()};
   return next;
 }

@@ -1,6 +1,7 @@
-// Playback: which request of a trace comes when, and what it says. Requests that wait for nobody come at their
-// time; follow-ups come a pause after what they wait for has ended, and go on from its prompt and answer.
-// Also keeps what one cache that never forgets would have held (InfiniteCache). Pure; not thread-safe.
+// Playback: which request of a trace comes when, and what it says. Requests that wait for nobody come at
+// their time; follow-ups come a pause after what they wait for has ended, and go on from its prompt and
+// answer. Also keeps what one cache that never forgets would have held (InfiniteCache). Pure; not
+// thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -170,7 +170,8 @@ Duration QueueReplica::Begin(Instant now) {
     first_ns_ += cost.per_context_token_ns * sequence->computed;
     prefills_ |= sequence->chunk > 0;
     decoding_ += sequence->chunk > 0 ? 0 : 1;
-    first_ns_ += sequence->chunk > 1 ? cost.per_prefill_token_ns * sequence->chunk : cost.per_decode_sequence_ns;
+    first_ns_ +=
+        sequence->chunk > 1 ? cost.per_prefill_token_ns * sequence->chunk : cost.per_decode_sequence_ns;
   }
   growth_ns_ = cost.per_context_token_ns * decoding_;
   steps_ = prefills_ ? 1 : StepsOfRun();

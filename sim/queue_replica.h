@@ -39,7 +39,7 @@ class QueueReplica final : public ReplicaModel {
 
  private:
   struct Sequence {
-    SimRequest request;  // ids of the prompt and of what will be generated
+    SimRequest request;    // ids of the prompt and of what will be generated
     uint64_t arrival = 0;  // its rank: who came earlier goes first
     int32_t prompt_tokens = 0;
     int32_t generated = 0;
@@ -91,7 +91,7 @@ class QueueReplica final : public ReplicaModel {
   bool preempting_ = false;
   // The run under way.
   Instant begun_;
-  int64_t steps_ = 0;     // 1 where it prefills
+  int64_t steps_ = 0;  // 1 where it prefills
   bool prefills_ = false;
   int32_t decoding_ = 0;
   double first_ns_ = 0;   // of its first step

@@ -32,10 +32,10 @@ struct SimReplicaOptions {
 
 /// One request as it reaches a replica.
 struct SimRequest {
-  uint32_t index = 0;             // in the trace
-  History prompt;                 // what is to be prefilled
-  int32_t output_tokens = 0;      // that it generates; 0: the prompt is computed, nothing more
-  uint64_t answer_content = 0;    // of the span it generates, where the model does not make tokens itself
+  uint32_t index = 0;           // in the trace
+  History prompt;               // what is to be prefilled
+  int32_t output_tokens = 0;    // that it generates; 0: the prompt is computed, nothing more
+  uint64_t answer_content = 0;  // of the span it generates, where the model does not make tokens itself
 };
 
 /// What happened to one request.

@@ -25,15 +25,15 @@ struct Field {
 
 void AddFields(Arrivals& a, std::vector<Field>& fields) {
   constexpr double kLeastRate = 1e-6;
-  for (const Field& field : {Field{"rate", &a.rate, kLeastRate}, Field{"swing", &a.swing},
-                             Field{"period", &a.period, kLeastRate}, Field{"clients", &a.clients},
-                             Field{"pause", &a.pause}})
+  for (const Field& field :
+       {Field{"rate", &a.rate, kLeastRate}, Field{"swing", &a.swing}, Field{"period", &a.period, kLeastRate},
+        Field{"clients", &a.clients}, Field{"pause", &a.pause}})
     fields.push_back(field);
 }
 
 std::vector<Field> FieldsOf(ChatWorkload& w) {
-  return {{"sessions", &w.sessions, 1}, {"turns", &w.turns, 1},   {"group", &w.group, 1},
-          {"system", &w.system},        {"persona", &w.persona},  {"scenario", &w.scenario},
+  return {{"sessions", &w.sessions, 1}, {"turns", &w.turns, 1},  {"group", &w.group, 1},
+          {"system", &w.system},        {"persona", &w.persona}, {"scenario", &w.scenario},
           {"message", &w.message, 1},   {"answer", &w.answer, 1}};
 }
 
@@ -43,8 +43,9 @@ std::vector<Field> FieldsOf(PrefixWorkload& w) {
 }
 
 std::vector<Field> FieldsOf(RagWorkload& w) {
-  return {{"requests", &w.requests, 1}, {"documents", &w.documents, 1}, {"picks", &w.picks},
-          {"system", &w.system},        {"document", &w.document, 1},   {"question", &w.question, 1},
+  return {{"requests", &w.requests, 1}, {"documents", &w.documents, 1},
+          {"picks", &w.picks},          {"system", &w.system},
+          {"document", &w.document, 1}, {"question", &w.question, 1},
           {"answer", &w.answer, 1},     {"zipf", &w.zipf}};
 }
 
@@ -76,8 +77,8 @@ absl::Status SetFields(absl::string_view text, const std::vector<Field>& fields)
     }
     if (found == nullptr) {
       const auto name = [](std::string* out, const Field& field) { absl::StrAppend(out, Absl(field.name)); };
-      return absl::InvalidArgumentError(absl::StrCat("workload field ", pair.first, " is unknown; known: ",
-                                                     absl::StrJoin(fields, ", ", name)));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "workload field ", pair.first, " is unknown; known: ", absl::StrJoin(fields, ", ", name)));
     }
     KVRING_RETURN_IF_ERROR(SetField(*found, pair.second));
   }
@@ -85,12 +86,13 @@ absl::Status SetFields(absl::string_view text, const std::vector<Field>& fields)
 }
 
 template <class Workload>
-absl::StatusOr<Trace> Make(Workload workload, Trace (*make)(const Workload&, uint64_t), absl::string_view fields,
-                           uint64_t seed) {
+absl::StatusOr<Trace> Make(Workload workload, Trace (*make)(const Workload&, uint64_t),
+                           absl::string_view fields, uint64_t seed) {
   std::vector<Field> known = FieldsOf(workload);
   AddFields(workload.arrivals, known);
   KVRING_RETURN_IF_ERROR(SetFields(fields, known));
-  if (workload.arrivals.swing > 1) return absl::InvalidArgumentError("workload field swing must be at most 1");
+  if (workload.arrivals.swing > 1)
+    return absl::InvalidArgumentError("workload field swing must be at most 1");
   return make(workload, seed);
 }
 
@@ -116,9 +118,10 @@ absl::StatusOr<Trace> MakeWorkload(std::string_view description, uint64_t seed) 
   const std::pair<absl::string_view, absl::string_view> pair =
       absl::StrSplit(Absl(description), absl::MaxSplits(':', 1));
   const auto& [name, fields] = pair;
-  absl::StatusOr<Trace> trace = absl::InvalidArgumentError(
-      absl::StrCat("workload ", name, " is unknown; known: ", absl::StrJoin(WorkloadNames(), ", ",
-                   [](std::string* out, std::string_view known) { absl::StrAppend(out, Absl(known)); })));
+  absl::StatusOr<Trace> trace = absl::InvalidArgumentError(absl::StrCat(
+      "workload ", name, " is unknown; known: ",
+      absl::StrJoin(WorkloadNames(), ", ",
+                    [](std::string* out, std::string_view known) { absl::StrAppend(out, Absl(known)); })));
   if (name == "chat" || name == "roleplay") trace = Make(ChatWorkload{}, MakeChat, fields, seed);
   if (name == "agents") trace = Make(kAgents, MakeChat, fields, seed);
   if (name == "back-to-back") trace = Make(kBackToBack, MakeChat, fields, seed);

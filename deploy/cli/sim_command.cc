@@ -25,6 +25,7 @@ struct Options {
   std::string trace;
   std::string workload;
   int64_t limit = 0;
+  std::string time_unit = "ms";
   double speed = 1;
   int32_t replicas = 8;
   int64_t kv_tokens = 0;
@@ -69,9 +70,11 @@ absl::Status CheckPolicies(const std::vector<std::string>& policies) {
 absl::StatusOr<sim::Trace> LoadTrace(const Options& options) {
   if (options.trace.empty() == options.workload.empty())
     return absl::InvalidArgumentError("one of --trace and --workload is needed");
-  KVRING_ASSIGN_OR_RETURN(sim::Trace trace, options.trace.empty()
-                                                ? sim::MakeWorkload(options.workload, options.seed)
-                                                : sim::ReadTrace(options.trace, options.limit));
+  KVRING_ASSIGN_OR_RETURN(
+      sim::Trace trace,
+      options.trace.empty()
+          ? sim::MakeWorkload(options.workload, options.seed)
+          : sim::ReadTrace(options.trace, {.limit = options.limit, .time_unit = options.time_unit}));
   if (options.speed != 1) sim::SpeedUp(trace, options.speed);
   if (options.scale > 1) sim::Scale(trace, options.scale);
   return trace;
@@ -222,6 +225,9 @@ void AddSim(CLI::App& app, Action& action) {
                   "chat:sessions=200,turns=10 (sim/workload.h has them all)");
   run->add_option("--limit", options->limit, "First requests of the trace only")
       ->check(CLI::NonNegativeNumber);
+  run->add_option("--time-unit", options->time_unit, "Of a JSONL trace's times, where it does not say")
+      ->check(CLI::IsMember({"s", "ms", "us"}))
+      ->capture_default_str();
   run->add_option("--speed", options->speed, "Arrivals so many times as fast")->check(CLI::PositiveNumber);
   run->add_option("--scale", options->scale,
                   "So many copies of each request at the same time, which share nothing")

@@ -31,6 +31,11 @@ class Reader {
  public:
   explicit Reader(TextLines lines) : lines_(std::move(lines)) { trace_.block_tokens = kMooncakeBlockTokens; }
 
+  bool SetUnit(std::string_view unit) {
+    unit_ns_ = unit == "s" ? 1e9 : unit == "ms" ? 1e6 : unit == "us" ? 1e3 : 0;
+    return unit_ns_ > 0;
+  }
+
   absl::StatusOr<Trace> Read(int64_t limit) {
     trace_.name = lines_.path();
     std::string_view line;
@@ -65,16 +70,54 @@ class Reader {
       return Wrong("not a JSON object");
     dom::object header;
     if (root["kvring_trace"].get(header) == simdjson::SUCCESS) return ReadHeader(header);
-    double timestamp = 0;
-    if (root["timestamp"].get(timestamp) != simdjson::SUCCESS || !(timestamp >= 0) ||
-        timestamp * unit_ns_ > 9e18)
-      return WrongField("timestamp", "must be a number, 0 or more");
     int64_t input = 0, output = 0;
     KVRING_RETURN_IF_ERROR(Count(root, "input_length", 1, input));
     KVRING_RETURN_IF_ERROR(Count(root, "output_length", 0, output));
-    KVRING_RETURN_IF_ERROR(Begin(Duration(static_cast<int64_t>(timestamp * unit_ns_)), output));
+    KVRING_RETURN_IF_ERROR(ReadBeginning(root, output));
     KVRING_RETURN_IF_ERROR(ReadSession(root));
+    KVRING_RETURN_IF_ERROR(ReadIdentity(root));
     return ReadPrompt(root, static_cast<int32_t>(input));
+  }
+
+  absl::Status ReadBeginning(dom::element root, int64_t output) {
+    dom::element parent;
+    if (root["parent"].get(parent) != simdjson::SUCCESS) {
+      Duration timestamp{};
+      KVRING_RETURN_IF_ERROR(Time(root, "timestamp", timestamp));
+      return Begin(timestamp, output);
+    }
+    int64_t after = 0;
+    if (parent.get(after) != simdjson::SUCCESS || after < 0 || after >= std::ssize(trace_.requests))
+      return WrongField("parent", "must be the number of an earlier request, from 0");
+    Duration delay{};
+    dom::element field;
+    if (root["delay"].get(field) == simdjson::SUCCESS) KVRING_RETURN_IF_ERROR(Time(root, "delay", delay));
+    TraceRequest& request = trace_.AddRequest();
+    request.after = after;
+    request.arrival = delay;
+    request.output_tokens = static_cast<int32_t>(output);
+    return absl::OkStatus();
+  }
+
+  absl::Status Time(dom::element root, std::string_view field, Duration& time) const {
+    double value = 0;
+    if (root[field].get(value) != simdjson::SUCCESS || !(value >= 0) || value * unit_ns_ > 9e18)
+      return WrongField(field, "must be a number, 0 or more");
+    time = Duration(static_cast<int64_t>(value * unit_ns_));
+    return absl::OkStatus();
+  }
+
+  // Of model and tenant: caches are apart where one differs.
+  absl::Status ReadIdentity(dom::element root) {
+    salt_ = 0;
+    for (const std::string_view field : {std::string_view("model"), std::string_view("tenant")}) {
+      dom::element value;
+      std::string_view name;
+      if (root[field].get(value) != simdjson::SUCCESS) continue;
+      if (value.get(name) != simdjson::SUCCESS) return WrongField(field, "must be a string");
+      salt_ = MixBits(salt_ ^ HashName(name) ^ HashName(field));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status ReadHeader(dom::object header) {
@@ -92,11 +135,6 @@ class Reader {
     return absl::OkStatus();
   }
 
-  bool SetUnit(std::string_view unit) {
-    unit_ns_ = unit == "s" ? 1e9 : unit == "ms" ? 1e6 : unit == "us" ? 1e3 : 0;
-    return unit_ns_ > 0;
-  }
-
   absl::Status Count(dom::element root, std::string_view field, int64_t least, int64_t& value) const {
     if (root[field].get(value) != simdjson::SUCCESS || value < least || value > kMaxTokens)
       return WrongField(field, absl::StrCat("must be a whole number from ", least, " to ", kMaxTokens));
@@ -104,8 +142,8 @@ class Reader {
   }
 
   absl::Status Begin(Duration arrival, int64_t output) {
-    if (!trace_.requests.empty() && arrival < trace_.requests.back().arrival)
-      return WrongField("timestamp", "is before that of the line above");
+    if (arrival < last_timestamp_) return WrongField("timestamp", "is before that of a line above");
+    last_timestamp_ = arrival;
     TraceRequest& request = trace_.AddRequest();
     request.arrival = arrival;
     request.output_tokens = static_cast<int32_t>(output);
@@ -140,7 +178,8 @@ class Reader {
       if (element.get(id) != simdjson::SUCCESS || id < 0)
         return WrongField("hash_ids", "must hold whole numbers, 0 or more");
       KVRING_RETURN_IF_ERROR(CheckParent(id, parent));
-      if (left > 0) trace_.AddSpan({static_cast<uint64_t>(id), std::min(block, left)});
+      const auto content = static_cast<uint64_t>(id);
+      if (left > 0) trace_.AddSpan({salt_ == 0 ? content : MixBits(content ^ salt_), std::min(block, left)});
       left -= std::min(block, left);
       parent = id;
     }
@@ -193,14 +232,19 @@ class Reader {
   Trace trace_;
   double unit_ns_ = 1e6;
   absl::Time begin_;
+  Duration last_timestamp_{};
+  uint64_t salt_ = 0;                             // of the line under way
   absl::flat_hash_map<int64_t, Parent> parents_;  // look-up only
 };
 
 }  // namespace
 
-absl::StatusOr<Trace> ReadTrace(const std::string& path, int64_t limit) {
+absl::StatusOr<Trace> ReadTrace(const std::string& path, const TraceReadOptions& options) {
   KVRING_ASSIGN_OR_RETURN(TextLines lines, TextLines::Open(path));
-  return Reader(std::move(lines)).Read(limit);
+  Reader reader(std::move(lines));
+  if (!reader.SetUnit(options.time_unit))
+    return absl::InvalidArgumentError(absl::StrCat("time unit ", options.time_unit, " is not s, ms or us"));
+  return reader.Read(options.limit);
 }
 
 }  // namespace kvring::sim

@@ -79,8 +79,8 @@ TEST(Fidelity, MemoryShort_PreemptsAndEndsAll) {
   EXPECT_NEAR(r.queue.latency.mean(), r.step.latency.mean(), 0.05 * r.step.latency.mean());
 }
 
-// The bar of the two: hit rate within half a point, mean TTFT within 5 %, on the whole trace. A sanitizer sees
-// a part of it, where a few ties more weigh double.
+// The bar of the two: hit rate within half a point, mean TTFT within 5 %, on the whole trace. A sanitizer
+// sees a part of it, where a few ties more weigh double.
 TEST(Fidelity, Policies_AgreeOnTheSharedTrace) {
 #ifdef __SANITIZE_ADDRESS__
   const Trace trace = Mooncake(2000);

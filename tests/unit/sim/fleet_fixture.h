@@ -14,7 +14,7 @@
 namespace kvring::sim {
 
 inline Trace Mooncake(int64_t limit) {
-  auto trace = ReadTrace(MooncakePath(), limit);
+  auto trace = ReadTrace(MooncakePath(), {.limit = limit});
   EXPECT_TRUE(trace.ok()) << trace.status();
   return *std::move(trace);
 }

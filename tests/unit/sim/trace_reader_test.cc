@@ -16,7 +16,7 @@ constexpr const char* kTwoLines =
     "\n";
 
 absl::StatusOr<Trace> ReadText(const std::string& text) {
-  return ReadTrace(WriteTestFile("trace.jsonl", text), 0);
+  return ReadTrace(WriteTestFile("trace.jsonl", text), {});
 }
 
 void ExpectError(const std::string& text, const std::string& words) {
@@ -54,7 +54,7 @@ TEST(TraceReader, Compressed_SameTrace) {
   gzFile file = gzopen(path.c_str(), "wb");
   gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
   gzclose(file);
-  EXPECT_EQ(ReadTrace(path, 0)->requests.size(), 2U);
+  EXPECT_EQ(ReadTrace(path, {})->requests.size(), 2U);
 
   const auto cut = ReadText(zstd.substr(0, zstd.size() - 3));
   EXPECT_EQ(cut.status().code(), absl::StatusCode::kDataLoss) << cut.status();
@@ -91,6 +91,39 @@ TEST(TraceReader, AzureCsv_LengthsOnly) {
   EXPECT_NE(trace->spans[0].content, trace->spans[1].content);
 }
 
+TEST(TraceReader, TimeUnit_OfTheCaller) {
+  const std::string path = WriteTestFile("seconds.jsonl", kTwoLines);
+  EXPECT_EQ(ReadTrace(path, {.time_unit = "s"})->requests[1].arrival, FromSeconds(1500));
+  EXPECT_FALSE(ReadTrace(path, {.time_unit = "h"}).ok());
+}
+
+TEST(TraceReader, Parent_IsWaitedFor) {
+  const std::string good = kTwoLines;
+  const auto trace = ReadText(good + R"({"parent": 1, "delay": 250, "input_length": 5, "output_length": 1})");
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  EXPECT_EQ(trace->requests[2].after, 1);
+  EXPECT_EQ(trace->requests[2].arrival, FromMillis(250));
+  EXPECT_FALSE(trace->requests[2].continues);
+  ExpectError(good + R"({"parent": 2, "input_length": 5, "output_length": 1})", ":3: parent must be");
+  ExpectError(good + R"({"parent": 0, "delay": -1, "input_length": 5, "output_length": 1})",
+              ":3: delay must");
+}
+
+// PFX: what separates caches separates contents.
+TEST(TraceReader, ModelAndTenant_ShareNothing) {
+  const auto line = [](const char* more) {
+    return std::string(R"({"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [7])") +
+           more + "}\n";
+  };
+  const auto trace = ReadText(line("") + line(R"(, "tenant": "a")") + line(R"(, "tenant": "b")") +
+                              line(R"(, "model": "a")") + line(R"(, "tenant": "a")"));
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  for (size_t i = 1; i < 4; ++i) EXPECT_NE(trace->spans[i].content, trace->spans[i - 1].content);
+  EXPECT_NE(trace->spans[3].content, trace->spans[1].content);
+  EXPECT_EQ(trace->spans[4].content, trace->spans[1].content);
+  ExpectError(line(R"(, "tenant": 3)"), ":1: tenant must be a string");
+}
+
 TEST(TraceReader, BadLine_NamesFileLineAndField) {
   ExpectError("", "no requests");
   ExpectError("nonsense", "trace.jsonl:1: not a JSON object");
@@ -105,10 +138,11 @@ TEST(TraceReader, BadLine_NamesFileLineAndField) {
   ExpectError(R"({"timestamp": 0, "input_length": 500, "output_length": 1, "hash_ids": ["a"]})", "hash_ids");
   ExpectError(R"({"timestamp": 0, "input_length": 500, "output_length": 1, "session_id": 3})", "session_id");
   const std::string good = kTwoLines;
-  ExpectError(good + R"({"timestamp": 1, "input_length": 5, "output_length": 1})", ":3: timestamp is before");
+  ExpectError(good + R"({"timestamp": 1, "input_length": 5, "output_length": 1})",
+              ":3: timestamp is before that of a line above");
   ExpectError(good + R"({"timestamp": 2000, "input_length": 1000, "output_length": 1, "hash_ids": [9, 8]})",
               "id 9 follows nothing here and id 7 in line 2");
-  EXPECT_EQ(ReadTrace("/nowhere", 0).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadTrace("/nowhere", {}).status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

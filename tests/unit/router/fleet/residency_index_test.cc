@@ -87,13 +87,30 @@ TEST_F(Index, Continues_AnswerComesBackChanged_IsANextTurnAllTheSame) {
     const auto continues = [&](const std::string& text) {
       const PromptKey next = Key(text);
       index_.Locate(next, path_);
-      return index_.Continues(path_, next);
+      return index_.Continues(path_, next, 0);
     };
     EXPECT_TRUE(continues(asked + Text(3, answer) + Text(4, 700))) << answer;
     EXPECT_TRUE(continues(asked + Text(5, 900))) << answer;
     EXPECT_FALSE(continues(asked.substr(0, 1500) + Text(6, 900))) << answer;
     EXPECT_FALSE(continues(head + Text(7, 900))) << answer;
   }
+}
+
+// Engines keep whole blocks of theirs: a next turn may leave the known prompt up to one of them before its
+// end.
+TEST_F(Index, Continues_LeavesWithinTheSlack_IsANextTurn) {
+  const std::string asked = Text(1, 12 * 256);
+  Insert(asked, 0);
+  const auto continues = [&](size_t blocks, uint32_t slack) {
+    const std::string text = asked.substr(0, blocks * 256) + Text(2, 900);
+    const PromptKey next = Key(text);
+    index_.Locate(next, path_);
+    return index_.Continues(path_, next, slack);
+  };
+  EXPECT_FALSE(continues(8, 0));
+  EXPECT_TRUE(continues(8, 4));
+  EXPECT_FALSE(continues(6, 4));
+  EXPECT_TRUE(continues(12, 0));
 }
 
 // POL-17: blocks are a chain, so text that was seen at another place is no match.
