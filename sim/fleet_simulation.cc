@@ -23,6 +23,7 @@ constexpr Duration kTick = std::chrono::milliseconds(100);
 // One request between its arrival and its end. The router keeps pointers into `key` and `prompt`.
 struct Active {
   Instant arrived;
+  Instant first_token;
   History prompt;
   std::vector<TokenId> answer;
   router::PromptKey key;
@@ -61,7 +62,8 @@ class FleetSimulation::Impl {
         router_(router::Router::Create(options.router)),
         playback_(trace, options.replica.block_tokens, grain_),
         active_(trace.requests.size()),
-        left_(trace.requests.size()) {
+        left_(trace.requests.size()),
+        sample_every_(std::max<Duration>(Totals(trace).last_arrival / kFleetSamples, kTick)) {
     KVRING_CHECK(router_ != nullptr);
     for (int32_t i = 0; i < options.replicas; ++i) AddReplica(static_cast<uint32_t>(i));
     result_.requests_of.resize(static_cast<size_t>(options.replicas));
@@ -101,6 +103,7 @@ class FleetSimulation::Impl {
     std::unique_ptr<ReplicaModel> replica;
     ReplicaId id;
     bool busy = false;
+    int32_t in_flight = 0;
     Instant step_end;   // an end at another time was overtaken
     Instant next_load;  // none is heard before
     bool report_due = false;
@@ -135,8 +138,18 @@ class FleetSimulation::Impl {
         return Hear(event.index);
       case Kind::kTick:
         router_->Tick(now_);
+        if (now_ >= next_sample_) Sample();
         return events_.Push(now_ + kTick, {Kind::kTick, 0});
     }
+  }
+
+  void Sample() {
+    next_sample_ = now_ + sample_every_;
+    FleetSample& sample = result_.samples.emplace_back();
+    sample.at = now_ - Instant{1};
+    sample.prompt_tokens = admitted_tokens_;
+    sample.cached_tokens = result_.cached_tokens;
+    for (const Node& node : nodes_) sample.in_flight.push_back(node.in_flight);
   }
 
   void Arrive(uint32_t index) {
@@ -162,6 +175,7 @@ class FleetSimulation::Impl {
     router_->OnDispatch(view.id, now_);
     active.predicted = decision.predicted_cached_tokens * grain_;
     active.replica = index_of_.at(*decision.replica);
+    ++nodes_[active.replica].in_flight;
     Note(index, active.replica);
     events_.Push(now_ + options_.network_delay, {Kind::kReach, index});
   }
@@ -174,7 +188,10 @@ class FleetSimulation::Impl {
                                                   .output_tokens = playback_.request(index).output_tokens,
                                                   .answer_content = Playback::AnswerContent(index)},
                                                  now_);
-    if (!added.ok()) return Refuse(index, router::OutcomeClass::kClientError);
+    if (!added.ok()) {
+      --node.in_flight;
+      return Refuse(index, router::OutcomeClass::kClientError);
+    }
     if (!node.busy) return Step(node, active.replica);
     if (const auto end = node.replica->Interrupt(now_)) EndStepAt(node, active.replica, *end);
   }
@@ -252,6 +269,7 @@ class FleetSimulation::Impl {
         IdOf(event.request),
         {.prompt_tokens = IdsOf(event.prompt_tokens), .cached_tokens = IdsOf(event.cached_tokens)}, now_);
     result_.queued.Record(event.queued.count());
+    admitted_tokens_ += event.prompt_tokens;
     result_.cached_tokens += event.cached_tokens;
     result_.predicted_tokens += active.predicted;
     result_.predictions_exact += active.predicted == event.cached_tokens;
@@ -262,6 +280,7 @@ class FleetSimulation::Impl {
     Active& active = *active_[event.request];
     if (options_.fidelity == Fidelity::kStep) active.answer.push_back(event.token);
     if (std::exchange(active.first_token_seen, true)) return;
+    active.first_token = now_;
     router_->OnFirstToken(IdOf(event.request), now_);
     result_.ttft.Record((now_ - active.arrived).count());
   }
@@ -276,7 +295,10 @@ class FleetSimulation::Impl {
                         now_);
     result_.output_tokens += event.output_tokens;
     result_.latency.Record((now_ - active.arrived).count());
+    if (event.output_tokens > 1)
+      result_.itl.Record((now_ - active.first_token).count() / (event.output_tokens - 1));
     ++result_.requests_of[active.replica];
+    --nodes_[active.replica].in_flight;
     if (request.after >= 0) {
       ++result_.follow_ups;
       result_.follow_ups_on_same += playback_.ReplicaBefore(event.request) == active.replica;
@@ -316,6 +338,9 @@ class FleetSimulation::Impl {
   EventQueue<Payload> events_;
   Instant now_{1};
   size_t left_;
+  const Duration sample_every_;
+  Instant next_sample_;
+  int64_t admitted_tokens_ = 0;
   uint64_t hash_ = 0;
   FleetResult result_;
 };

@@ -26,6 +26,8 @@
 
 namespace kvring::sim {
 
+inline constexpr int kFleetSamples = 120;
+
 enum class Fidelity { kStep, kQueue };
 
 struct FleetOptions {
@@ -37,6 +39,14 @@ struct FleetOptions {
   Duration load_report_every = std::chrono::milliseconds(100);
   bool session_keys = false;  // sessions of the trace reach the router
   bool cache_events = true;   // replicas tell what they hold
+};
+
+/// The fleet at one moment.
+struct FleetSample {
+  Duration at{};              // since the trace began
+  int64_t prompt_tokens = 0;  // of requests admitted so far
+  int64_t cached_tokens = 0;
+  std::vector<int32_t> in_flight;  // by replica
 };
 
 /// Times in nanoseconds. A request's first token takes: queued at the replica, its prefill, and the network.
@@ -53,6 +63,7 @@ struct FleetResult {
   int64_t follow_ups_on_same = 0;  // on the replica of the turn before
   Histogram ttft;
   Histogram queued;
+  Histogram itl;  // mean time between two tokens, of each request that has some
   Histogram latency;
   Duration makespan{};
   std::vector<int64_t> requests_of;  // by replica
@@ -60,6 +71,7 @@ struct FleetResult {
   uint64_t preemptions = 0;
   uint64_t evictions = 0;
   uint64_t trace_hash = 0;
+  std::vector<FleetSample> samples;   // about kFleetSamples, evenly over the arrivals
   std::vector<std::string> warnings;  // of the router: what the policy lacked
 
   double hit_rate() const;
