@@ -1,6 +1,10 @@
 #include "common/block_hash.h"
 
+#if defined(__x86_64__)
+#include <xxh_x86dispatch.h>  // the same hashes by the widest vectors that the machine has
+#else
 #include <xxhash.h>
+#endif
 
 #include <bit>
 #include <string>

@@ -36,6 +36,7 @@ struct ActiveRequest {
   Instant started{};
   Instant dispatched{};               // of the attempt under way
   uint64_t arrival = 0;               // number of the request, from 1
+  uint64_t story = 0;                 // its number in the log
   std::optional<QueueTicket> ticket;  // while it waits
   QueueListener* listener = nullptr;
 };
@@ -89,7 +90,7 @@ class Router::Impl {
   Choices Survey(const ActiveRequest& active, Instant now);
   void Choose(ActiveRequest& active, const Choices& choices, Instant now);
   Pick ChooseByPolicy(const ActiveRequest& active, std::span<const uint32_t> eligible, Instant now);
-  void Record(RequestId id, const ActiveRequest& active);
+  void Record(const ActiveRequest& active);
   void Release(ActiveRequest& active, Replica& replica, OutcomeClass outcome, Duration retry_after,
                Instant now);
   void Learn(const ActiveRequest& active, Replica& replica, const UsageReport& usage);

@@ -45,7 +45,7 @@ Released Router::Impl::Leave(RequestId id, Refusal refusal, Instant now) {
   ActiveRequest& active = *Find(id);
   active.ticket.reset();
   Refuse(active, refusal, now);
-  Record(id, active);
+  Record(active);
   return {.id = id, .decision = active.decision, .listener = active.listener};
 }
 
@@ -68,7 +68,7 @@ std::vector<Released> Router::Impl::TakeReady(Instant now) {
     active.ticket.reset();
     Choose(active, choices, now);
     OnDispatch(id, now);
-    Record(id, active);
+    Record(active);
     ++stats_.served;
     released.push_back({.id = id, .decision = active.decision, .listener = active.listener});
     return AdmissionQueue::Offered::kTaken;

@@ -22,11 +22,11 @@ ActiveRequest& Router::Impl::Open(const RequestView& view, Instant now) {
     active.started = now;
     active.arrival = ++requests_;
     without_session_ += view.session ? 0 : 1;
-    DecisionRecord& record = log_.Open(view.id);
+    active.story = log_.Open(view.id, view.name);
+    DecisionRecord& record = *log_.Edit(active.story);
     record.model = view.model;
     record.at = now;
     record.session_source = view.session_source;
-    log_.Named(view.id, view.name);
   }
   KVRING_CHECK(!active.placed && !active.ticket);
   active.prompt = view.prompt != nullptr ? view.prompt : &kNoPrompt;
@@ -53,12 +53,12 @@ Decision Router::Impl::OnRequest(const RequestView& view, Instant now) {
   } else {
     Choose(active, choices, now);
   }
-  Record(view.id, active);
+  Record(active);
   return active.decision;
 }
 
-void Router::Impl::Record(RequestId id, const ActiveRequest& active) {
-  DecisionRecord* record = log_.Edit(id);
+void Router::Impl::Record(const ActiveRequest& active) {
+  DecisionRecord* record = log_.Edit(active.story);
   if (record == nullptr) return;
   record->decision = active.decision;
   if (!active.decision.queued) ++record->attempts;
@@ -104,7 +104,9 @@ void Router::Impl::Choose(ActiveRequest& active, const Choices& choices, Instant
   const CacheBelief::Prediction prediction = belief_.Predict(path_, *active.prompt, active.model, chosen);
   active.decision.predicted_cached_tokens = prediction.cached_tokens;
   active.decision.prediction_exact = prediction.exact;
-  active.rests_on_computed = !chosen.load.prefilling.contains(belief_.index().AddedBy(path_, chosen.slot));
+  const std::vector<uint32_t>& prefilling = chosen.load.prefilling;
+  const uint32_t added_by = belief_.index().AddedBy(path_, chosen.slot);
+  active.rests_on_computed = std::find(prefilling.begin(), prefilling.end(), added_by) == prefilling.end();
   active.decision.patience = Patience(chosen, active.decision.prompt_tokens - prediction.cached_tokens, now);
 }
 
@@ -178,7 +180,7 @@ void Router::Impl::OnFirstToken(RequestId id, Instant now) {
   if (active->charge.awaiting())
     slowest_first_token_s_ = std::max(slowest_first_token_s_, ToSeconds(now - active->dispatched));
   active->charge.FirstToken(*replica, table_.prefill_model(), prefilled, now);
-  DecisionRecord* record = log_.Edit(id);
+  DecisionRecord* record = log_.Edit(active->story);
   if (record != nullptr && record->ttft.count() == 0) record->ttft = now - active->started;
 }
 
@@ -292,7 +294,7 @@ void Router::Impl::OnComplete(RequestId id, const CompletionReport& report, Inst
     }
     Release(active, *replica, report.outcome, {}, now);
   }
-  log_.Close(id, closing);
+  log_.Close(active.story, closing);
   active_.erase(it);
 }
 

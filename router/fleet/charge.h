@@ -30,7 +30,7 @@ class Charge {
   /// Its prompt is in the index by that insert, though not computed yet.
   void Inserted(Replica& replica, uint32_t number) {
     insert_ = number;
-    replica.load.prefilling.insert(number);
+    replica.load.prefilling.push_back(number);
   }
 
   void Admitted(Replica& replica) {
@@ -65,7 +65,7 @@ class Charge {
     awaiting_ = false;
     --replica.load.awaiting_first_token;
     replica.load.pending_prefill_tokens -= prefill_;
-    replica.load.prefilling.erase(insert_);
+    std::erase(replica.load.prefilling, insert_);
     if (replica.load.awaiting_first_token == 0) replica.prefill_free_at = now;
   }
 

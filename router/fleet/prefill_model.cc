@@ -4,14 +4,12 @@
 
 namespace kvring::router {
 
-void PrefillModel::Observe(double tokens, double seconds) { line_.Observe(tokens, seconds); }
-
-double PrefillModel::TokensPerSecond() const {
-  constexpr double kUsual = 10'000;
+void PrefillModel::Observe(double tokens, double seconds) {
   constexpr double kPriorSpread = 10 * 200.0 * 200.0;  // as strong as ten requests spread by 200 tokens
-  double slope = line_.Slope(1 / kUsual, kPriorSpread);
+  line_.Observe(tokens, seconds);
+  double slope = line_.Slope(1 / kUsualTokensPerSecond, kPriorSpread);
   if (line_.x > 0) slope = std::min(slope, line_.y / line_.x);  // the fixed part is not negative
-  return 1 / std::clamp(slope, 1e-7, 1e-1);
+  tokens_per_second_ = 1 / std::clamp(slope, 1e-7, 1e-1);
 }
 
 double PrefillModel::FixedSeconds() const {

@@ -11,12 +11,15 @@ namespace kvring::router {
 class PrefillModel {
  public:
   void Observe(double tokens, double seconds);
-  double TokensPerSecond() const;
+  double TokensPerSecond() const { return tokens_per_second_; }  // asked for each candidate of each decision
   double FixedSeconds() const;
   bool known() const { return line_.n >= 20; }
 
  private:
+  static constexpr double kUsualTokensPerSecond = 10'000;
+
   FadingLine line_;
+  double tokens_per_second_ = kUsualTokensPerSecond;
 };
 
 }  // namespace kvring::router

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -26,7 +25,7 @@ struct OwnLoad {
   int32_t awaiting_first_token = 0;
   int64_t pending_prefill_tokens = 0;  // uncached, dispatched, no first token yet
   int64_t pending_kv_tokens = 0;       // uncached prompt + expected output, dispatched, not admitted yet
-  std::set<uint32_t> prefilling;       // the index's inserts for prompts without a first token yet
+  std::vector<uint32_t> prefilling;    // the index's inserts for prompts without a first token yet
 };
 
 /// How much slower than the fleet's model of time to first token (PrefillModel) one replica is: ratio of

@@ -2,42 +2,46 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace kvring::router {
+namespace {
+
+// As new, but with the memory of its texts and candidates.
+void Renew(DecisionRecord& record) {
+  DecisionRecord fresh;
+  fresh.name.swap(record.name);
+  fresh.model.swap(record.model);
+  fresh.replica_name.swap(record.replica_name);
+  fresh.decision.candidates.swap(record.decision.candidates);
+  record = std::move(fresh);
+}
+
+}  // namespace
 
 DecisionLog::DecisionLog(size_t capacity) : capacity_(std::max<size_t>(capacity, 1)) {
   totals_.outcomes.resize(kOutcomeClasses);
   totals_.reasons.resize(kReasons);
 }
 
-DecisionRecord& DecisionLog::Open(RequestId id) {
-  const size_t place = opened_++ % capacity_;
-  if (place >= ring_.size()) {
+uint64_t DecisionLog::Open(RequestId id, std::string_view name) {
+  const size_t place = opened_ % capacity_;
+  if (place == ring_.size()) {
     ring_.emplace_back();
   } else {
-    by_id_.erase(ring_[place].id);
-    const auto named = by_name_.find(ring_[place].name);
-    if (named != by_name_.end() && named->second == ring_[place].id) by_name_.erase(named);
-    ring_[place] = {};
+    Renew(ring_[place]);
   }
   ring_[place].id = id;
-  by_id_[id] = place;
-  return ring_[place];
+  ring_[place].name.assign(name);
+  return ++opened_;
 }
 
-DecisionRecord* DecisionLog::Edit(RequestId id) {
-  const auto it = by_id_.find(id);
-  return it == by_id_.end() ? nullptr : &ring_[it->second];
+DecisionRecord* DecisionLog::Edit(uint64_t story) {
+  const bool there = story > 0 && story <= opened_ && opened_ - story < capacity_;
+  return there ? &ring_[(story - 1) % capacity_] : nullptr;
 }
 
-void DecisionLog::Named(RequestId id, std::string_view name) {
-  DecisionRecord* record = Edit(id);
-  if (record == nullptr || name.empty()) return;
-  record->name = name;
-  by_name_[record->name] = id;
-}
-
-void DecisionLog::Close(RequestId id, const Closing& closing) {
+void DecisionLog::Close(uint64_t story, const Closing& closing) {
   ++totals_.requests;
   ++totals_.outcomes[static_cast<size_t>(closing.outcome)];
   if (closing.reason) ++totals_.reasons[static_cast<size_t>(*closing.reason)];
@@ -47,7 +51,7 @@ void DecisionLog::Close(RequestId id, const Closing& closing) {
     totals_.cached_tokens += static_cast<uint64_t>(closing.cached_tokens);
     totals_.predicted_cached_tokens += static_cast<uint64_t>(closing.predicted_cached_tokens);
   }
-  DecisionRecord* record = Edit(id);
+  DecisionRecord* record = Edit(story);
   if (record == nullptr) return;
   record->complete = true;
   record->outcome = closing.outcome;
@@ -58,15 +62,16 @@ void DecisionLog::Close(RequestId id, const Closing& closing) {
 }
 
 std::optional<DecisionRecord> DecisionLog::Find(std::string_view id) const {
-  if (const auto it = by_name_.find(std::string(id)); it != by_name_.end()) {
-    if (const auto at = by_id_.find(it->second); at != by_id_.end()) return ring_[at->second];
-  }
   RequestId number;
   const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number.value);
-  if (error != std::errc() || end != id.data() + id.size()) return std::nullopt;
-  const auto at = by_id_.find(number);
-  if (at == by_id_.end()) return std::nullopt;
-  return ring_[at->second];
+  const bool is_number = error == std::errc() && end == id.data() + id.size();
+  const DecisionRecord* numbered = nullptr;
+  for (size_t i = 1; i <= ring_.size(); ++i) {
+    const DecisionRecord& record = ring_[(opened_ - i) % capacity_];
+    if (record.name == id) return record;
+    if (is_number && record.id == number) numbered = &record;
+  }
+  return numbered != nullptr ? std::optional(*numbered) : std::nullopt;
 }
 
 std::vector<DecisionRecord> DecisionLog::Recent(size_t limit) const {

@@ -1,7 +1,7 @@
-// DecisionLog: the stories of the last `capacity` requests in a ring, found by client name or id, and the
-// sums over all requests. Open at the first decision of a request, Close exactly once; a story that was
-// overwritten meanwhile still counts in the sums. A client name that repeats finds the latest. Memory is
-// bounded by the capacity. Pure.
+// DecisionLog: the stories of the last `capacity` requests in a ring, and the sums over all requests. Open at
+// the first decision of a request, Close exactly once; a story that was overwritten meanwhile still counts in
+// the sums. Writing is a matter of the ring's own memory, a million times for each search: a search walks the
+// ring from the newest on, so a client name that repeats finds the latest. Pure.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "router/ledger/record.h"
 
 namespace kvring::router {
@@ -18,11 +17,10 @@ class DecisionLog {
  public:
   explicit DecisionLog(size_t capacity);
 
-  /// Starts a story; the reference is good until the next Open. Later changes go through Edit.
-  DecisionRecord& Open(RequestId id);
+  /// Starts a story; its number is what Edit and Close want.
+  uint64_t Open(RequestId id, std::string_view name);
   /// nullptr when overwritten.
-  DecisionRecord* Edit(RequestId id);
-  void Named(RequestId id, std::string_view name);
+  DecisionRecord* Edit(uint64_t story);
 
   struct Closing {
     OutcomeClass outcome = OutcomeClass::kOk;
@@ -33,7 +31,7 @@ class DecisionLog {
     int64_t completion_tokens = 0;
     Duration total{};
   };
-  void Close(RequestId id, const Closing& closing);
+  void Close(uint64_t story, const Closing& closing);
 
   /// By client name, or by the decimal id.
   std::optional<DecisionRecord> Find(std::string_view id) const;
@@ -44,9 +42,7 @@ class DecisionLog {
  private:
   std::vector<DecisionRecord> ring_;
   size_t capacity_;
-  uint64_t opened_ = 0;
-  absl::flat_hash_map<RequestId, size_t> by_id_;  // look-up only
-  absl::flat_hash_map<std::string, RequestId> by_name_;
+  uint64_t opened_ = 0;  // the story of that number is at (number - 1) % capacity
   Totals totals_;
 };
 
