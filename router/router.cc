@@ -218,6 +218,9 @@ std::optional<ReplicaView> Router::FindReplica(std::string_view name_or_url) con
 
 std::vector<std::string> Router::Models() const { return impl_->table().Models(); }
 std::optional<DecisionRecord> Router::Why(std::string_view id) const { return impl_->log().Find(id); }
+std::optional<DecisionRecord> Router::Story(RequestId request) const {
+  return impl_->log().FindById(request);
+}
 std::vector<DecisionRecord> Router::RecentDecisions(size_t limit) const { return impl_->log().Recent(limit); }
 QueueStats Router::queue_stats() const { return impl_->queue_stats(); }
 Totals Router::totals() const { return impl_->log().totals(); }

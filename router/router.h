@@ -139,6 +139,8 @@ class Router {
   std::optional<ReplicaView> FindReplica(std::string_view name_or_url) const;
   /// Models of all replicas that are not removed, in order of first appearance.
   std::vector<std::string> Models() const;
+  /// Kept for the last RouterConfig::kept_decisions.
+  std::optional<DecisionRecord> Story(RequestId request) const;
   /// By client name or by the decimal RequestId.
   std::optional<DecisionRecord> Why(std::string_view id) const;
   /// Newest first.

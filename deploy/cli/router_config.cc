@@ -24,6 +24,7 @@ class Reader {
   absl::Status ReadMessage(const YAML::Node& node, const std::string& path, Message& message) {
     if (!node.IsMap()) return Error(node, path, "must be a mapping");
     for (const auto& entry : node) {
+      if (!entry.first.IsScalar()) return Error(entry.first, path, "has a key that is no name");
       const auto key = entry.first.as<std::string>();
       const std::string field_path = path.empty() ? key : absl::StrCat(path, ".", key);
       const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(key);

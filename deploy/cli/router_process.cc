@@ -8,6 +8,7 @@
 #include "common/runtime/log.h"
 #include "common/status_macros.h"
 #include "deploy/cli/router_settings.h"
+#include "deploy/cli/router_tls.h"
 #include "router/admin/admin_api.h"
 #include "router/discovery/membership.h"
 #include "router/events/kv_subscriber.h"
@@ -86,6 +87,8 @@ class RouterProcess::Impl {
 };
 
 absl::Status RouterProcess::Impl::Start(const v1::RouterConfig& config, size_t ready_replicas) {
+  KVRING_ASSIGN_OR_RETURN(auto tls, ClientTlsOf(config));
+  fleet_.SetTls(std::move(tls));
   KVRING_RETURN_IF_ERROR(membership_.SetStatic(BackendsOf(config)));
   events_.SetSources(KvSourcesOf(config));
   fleet_.Refresh();
@@ -104,6 +107,7 @@ absl::Status RouterProcess::Impl::Start(const v1::RouterConfig& config, size_t r
   if (!config.grpc_listen().empty()) {
     router::GrpcFrontOptions options = GrpcOptions(config);
     options.access = keys_;
+    KVRING_ASSIGN_OR_RETURN(options.tls, ServerTlsOf(config));
     KVRING_ASSIGN_OR_RETURN(grpc_, router::GrpcFront::Start(options, guard_, fleet_, metrics_, Hooks()));
   }
   Log(LogLevel::kInfo, "router", "serving",
@@ -135,7 +139,9 @@ absl::Status RouterProcess::Impl::Reload(v1::RouterConfig config) {
   KVRING_RETURN_IF_ERROR(CheckRouterConfig(config));
   if (config.seed() == 0) config.set_seed(config_.seed());
   FillDefaults(config);
+  KVRING_ASSIGN_OR_RETURN(auto tls, ClientTlsOf(config));
   keys_->Replace(AccessOf(config));  // before the members that need them
+  fleet_.SetTls(std::move(tls));
   KVRING_RETURN_IF_ERROR(membership_.SetStatic(BackendsOf(config)));
   events_.SetSources(KvSourcesOf(config));
   fleet_.Refresh();

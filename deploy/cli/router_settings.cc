@@ -12,12 +12,14 @@
 #include "common/runtime/entropy.h"
 #include "common/runtime/files.h"
 #include "common/status_macros.h"
+#include "deploy/cli/router_tls.h"
 #include "router/discovery/membership.h"
 
 namespace kvring::cli {
 namespace {
 
 constexpr size_t kMaxKeyBytes = 64 << 10;
+constexpr double kLargestAmount = 1e6;
 
 Duration Millis(uint32_t value, uint32_t fallback) {
   return std::chrono::milliseconds(value > 0 ? value : fallback);
@@ -45,6 +47,12 @@ absl::Status CheckKvEvents(const v1::KvEvents& events, const std::string& path) 
   return events.replay().empty() ? absl::OkStatus() : check("replay", events.replay());
 }
 
+// Not a number is refused as well: YAML has one (.nan).
+absl::Status CheckAmount(const std::string& field, double value, double most) {
+  if (value >= 0 && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, " must be a number from 0 to ", most));
+}
+
 absl::Status CheckBackend(const v1::Backend& backend, int index) {
   const std::string path = absl::StrCat("backends[", index, "]");
   const auto url = net::ParseUrl(backend.url());
@@ -58,8 +66,7 @@ absl::Status CheckBackend(const v1::Backend& backend, int index) {
   if (backend.kv_tokens() < 0) return absl::InvalidArgumentError(path + ".kv_tokens must not be negative");
   if (!backend.api_key().empty() && !backend.api_key_file().empty())
     return absl::InvalidArgumentError(path + ": api_key and api_key_file exclude each other");
-  if (backend.weight() < 0) return absl::InvalidArgumentError(path + ".weight must not be negative");
-  return absl::OkStatus();
+  return CheckAmount(path + ".weight", backend.weight(), kLargestAmount);
 }
 
 absl::Status CheckSessionKey(const std::string& key) {
@@ -88,13 +95,6 @@ absl::Status CheckAccess(const v1::RouterConfig& config) {
     if (!aliases.insert(alias.name()).second)
       return absl::InvalidArgumentError(absl::StrCat(path, ".name: '", alias.name(), "' is there twice"));
   }
-  return absl::OkStatus();
-}
-
-absl::Status CheckRates(const v1::Limits& limits) {
-  if (limits.retry_share() < 0) return absl::InvalidArgumentError("limits.retry_share must not be negative");
-  if (limits.retries_per_second() < 0)
-    return absl::InvalidArgumentError("limits.retries_per_second must not be negative");
   return absl::OkStatus();
 }
 
@@ -190,6 +190,7 @@ router::GatewayOptions HttpOptions(const v1::RouterConfig& config, size_t ready_
     options.session_keys.assign(config.session_keys().begin(), config.session_keys().end());
   options.max_losses = static_cast<int>(Or(limits.max_losses(), 2u));
   options.share_port = config.share_port();
+  options.decision_log_share = config.decision_log_share();
   options.heartbeat = std::chrono::milliseconds(config.heartbeat_ms());
   options.ready_replicas = ready_replicas;
   return options;
@@ -203,6 +204,7 @@ router::GrpcFrontOptions GrpcOptions(const v1::RouterConfig& config) {
   options.max_attempts = http.max_attempts;
   options.max_losses = http.max_losses;
   options.decision_metadata = http.decision_headers;
+  options.decision_log_share = http.decision_log_share;
   options.timeouts = http.timeouts;
   return options;
 }
@@ -268,7 +270,12 @@ absl::Status CheckRouterConfig(const v1::RouterConfig& given) {
   for (int i = 0; i < config.backends_size(); ++i)
     KVRING_RETURN_IF_ERROR(CheckBackend(config.backends(i), i));
   KVRING_RETURN_IF_ERROR(CheckAccess(config));
-  KVRING_RETURN_IF_ERROR(CheckRates(config.limits()));
+  KVRING_RETURN_IF_ERROR(ServerTlsOf(config).status());
+  KVRING_RETURN_IF_ERROR(ClientTlsOf(config).status());
+  KVRING_RETURN_IF_ERROR(CheckAmount("limits.retry_share", config.limits().retry_share(), kLargestAmount));
+  KVRING_RETURN_IF_ERROR(
+      CheckAmount("limits.retries_per_second", config.limits().retries_per_second(), kLargestAmount));
+  KVRING_RETURN_IF_ERROR(CheckAmount("decision_log_share", config.decision_log_share(), 1));
   for (const std::string& key : config.session_keys()) KVRING_RETURN_IF_ERROR(CheckSessionKey(key));
   const auto names = router::Router::PolicyNames();
   if (std::find(names.begin(), names.end(), config.policy()) != names.end() || config.policy() == "lpwl")

@@ -102,10 +102,11 @@ void EngineLoop::ResetCache(std::function<void(absl::StatusOr<int64_t>)> done) {
   inbox_.push_back({{}, nullptr, std::move(done)});
 }
 
-std::unique_ptr<EngineLoop::Listening> EngineLoop::Listen(StepListener listener) {
+std::unique_ptr<EngineLoop::Listening> EngineLoop::Listen(StepListener& listener) {
   absl::MutexLock lock(&listener_mutex_);
   const uint64_t id = next_listener_++;
-  listeners_.emplace(id, std::move(listener));
+  listeners_.emplace(id, Listener{&listener});
+  Cancel({});  // cancels nothing: an idle loop takes a turn, in which the listener is greeted
   return std::make_unique<Listening>(*this, id);
 }
 
@@ -256,7 +257,14 @@ void EngineLoop::Notify() {
     load = load_;
   }
   absl::MutexLock lock(&listener_mutex_);
-  for (auto& [id, listener] : listeners_) listener(load, events);
+  for (auto& [id, entry] : listeners_) {
+    if (std::exchange(entry.greeted, true)) {
+      entry.listener->OnStep(load, events);
+      continue;
+    }
+    entry.listener->OnCacheSnapshot({events.first_sequence + events.events.size(), engine_.CacheSnapshot()});
+    entry.listener->OnStep(load, {});
+  }
 }
 
 }  // namespace kvring::replica

@@ -36,7 +36,15 @@ struct LoopLoad {
 class EngineLoop {
  public:
   /// At the end of a step, and of an idle turn in which something changed.
-  using StepListener = std::function<void(const LoopLoad&, const CacheEventBatch&)>;
+  class StepListener {
+   public:
+    /// First of all, and once: what the cache holds before the events of the next OnStep, as stores.
+    virtual void OnCacheSnapshot(const CacheEventBatch& snapshot) = 0;
+    virtual void OnStep(const LoopLoad& load, const CacheEventBatch& events) = 0;
+
+   protected:
+    ~StepListener() = default;
+  };
 
   EngineLoop(Executor& executor, const EngineOptions& options, const ServedModel& model,
              MetricRegistry& metrics);
@@ -52,9 +60,10 @@ class EngineLoop {
   /// error when the loop ends first.
   void ResetCache(std::function<void(absl::StatusOr<int64_t>)> done);
 
-  /// The listener is called until the handle is destroyed; not during or after its destruction.
+  /// The listener is called, soon for the first time, until the handle is destroyed; not during or after its
+  /// destruction.
   class Listening;
-  std::unique_ptr<Listening> Listen(StepListener listener);
+  std::unique_ptr<Listening> Listen(StepListener& listener);
 
   LoopLoad load() const;
   int32_t block_size() const { return block_size_; }
@@ -104,7 +113,11 @@ class EngineLoop {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   LoopLoad load_ ABSL_GUARDED_BY(mutex_);
   absl::Mutex listener_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
-  std::map<uint64_t, StepListener> listeners_ ABSL_GUARDED_BY(listener_mutex_);
+  struct Listener {
+    StepListener* listener;
+    bool greeted = false;  // it has the snapshot
+  };
+  std::map<uint64_t, Listener> listeners_ ABSL_GUARDED_BY(listener_mutex_);
   uint64_t next_listener_ ABSL_GUARDED_BY(listener_mutex_) = 1;
   std::atomic<uint64_t> next_id_{1};
   std::atomic<int64_t> in_flight_{0};

@@ -13,6 +13,7 @@ namespace {
 
 // Bytes that may wait for a router; far above what a working one ever lets wait.
 constexpr size_t kMaxWaitingBytes = size_t{64} << 20;
+constexpr size_t kCacheEventBytes = 24;
 constexpr Duration kLoadInterval = std::chrono::milliseconds(50);
 
 class ExchangeReactor;
@@ -25,6 +26,7 @@ class Mailbox {
   }
 
   void Post(uint64_t id, v1::GenerateResponse response);
+  void OnCacheSnapshot(const CacheEventBatch& snapshot);
   void OnStep(const LoopLoad& load, const CacheEventBatch& events);
   void WriteDone(bool ok);
   void Flush();
@@ -131,7 +133,8 @@ class ExchangeSink : public GenerationSink {
   std::shared_ptr<RequestTable> table_;
 };
 
-class ExchangeReactor : public grpc::ServerBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse> {
+class ExchangeReactor : public grpc::ServerBidiReactor<v1::ExchangeRequest, v1::ExchangeResponse>,
+                        private EngineLoop::StepListener {
  public:
   ExchangeReactor(EngineLoop& loop, const ServedModel& model, v1::ReplicaInfo info)
       : loop_(loop),
@@ -139,8 +142,7 @@ class ExchangeReactor : public grpc::ServerBidiReactor<v1::ExchangeRequest, v1::
         mailbox_(std::make_shared<Mailbox>(this, info, info.epoch())),
         table_(std::make_shared<RequestTable>()) {
     mailbox_->Flush();
-    listening_ =
-        loop_.Listen([this](const LoopLoad& load, const CacheEventBatch& events) { OnStep(load, events); });
+    listening_ = loop_.Listen(*this);
     StartRead(&incoming_);
   }
 
@@ -184,7 +186,8 @@ class ExchangeReactor : public grpc::ServerBidiReactor<v1::ExchangeRequest, v1::
     mailbox_->Flush();
   }
 
-  void OnStep(const LoopLoad& load, const CacheEventBatch& events) {
+  void OnCacheSnapshot(const CacheEventBatch& snapshot) override { mailbox_->OnCacheSnapshot(snapshot); }
+  void OnStep(const LoopLoad& load, const CacheEventBatch& events) override {
     for (const auto& [id, generation] : table_->TakeExpired(Now())) {
       loop_.Cancel(generation);
       mailbox_->Post(id, ToMessage(openai::ApiError{504, "server_error", "deadline_exceeded", "",
@@ -213,20 +216,35 @@ void Mailbox::Post(uint64_t id, v1::GenerateResponse response) {
     status_ = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the router reads too slowly");
 }
 
-void Mailbox::AddCacheEvents(const CacheEventBatch& events) {
-  if (events.events.empty()) return;
-  v1::CacheEvents& out = *waiting_.mutable_cache();
-  if (out.events_size() == 0) out.set_first_sequence(events.first_sequence);
-  out.set_epoch(epoch_);
-  for (const CacheEvent& event : events.events) {
-    v1::CacheEvent& message = *out.add_events();
+template <class Messages>
+void AppendCacheEvents(Messages& out, const std::vector<CacheEvent>& events) {
+  for (const CacheEvent& event : events) {
+    v1::CacheEvent& message = *out.Add();
     message.set_kind(event.kind == CacheEvent::Kind::kStored    ? v1::CacheEvent::STORED
                      : event.kind == CacheEvent::Kind::kRemoved ? v1::CacheEvent::REMOVED
                                                                 : v1::CacheEvent::CLEARED);
     message.set_block_hash(event.hash.value);
     message.set_parent_hash(event.parent.value);
   }
-  waiting_bytes_ += events.events.size() * 24;
+}
+
+void Mailbox::AddCacheEvents(const CacheEventBatch& events) {
+  if (events.events.empty()) return;
+  v1::CacheEvents& out = *waiting_.mutable_cache();
+  if (out.events_size() == 0) out.set_first_sequence(events.first_sequence);
+  out.set_epoch(epoch_);
+  AppendCacheEvents(*out.mutable_events(), events.events);
+  waiting_bytes_ += events.events.size() * kCacheEventBytes;
+  dirty_ = true;
+}
+
+void Mailbox::OnCacheSnapshot(const CacheEventBatch& snapshot) {
+  absl::MutexLock lock(&mutex_);
+  v1::CacheSnapshot& out = *waiting_.mutable_snapshot();
+  out.set_epoch(epoch_);
+  out.set_next_sequence(snapshot.first_sequence);
+  AppendCacheEvents(*out.mutable_stored(), snapshot.events);
+  waiting_bytes_ += snapshot.events.size() * kCacheEventBytes;
   dirty_ = true;
 }
 

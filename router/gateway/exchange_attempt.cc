@@ -147,7 +147,7 @@ void Exchange::Complete(OutcomeClass outcome) {
   if (scan_) report.usage = scanner_.usage();
   if (scan_ && !report.usage && outcome == OutcomeClass::kOk) report.generated_bytes = scanner_.generated();
   if (usage_told_) report.usage = usage_told_;
-  loop_.shared().guard.With([&](Router& router) { router.OnComplete(id_, report, now); });
+  loop_.shared().sampler.Complete(loop_.shared().guard, id_, report, now);
   GatewayMetrics& metrics = loop_.shared().metrics;
   metrics.Outcome(outcome).Add();
   metrics.duration.Observe(ToSeconds(now - started_));

@@ -19,7 +19,9 @@ std::shared_ptr<grpc::Channel> MakeExchangeChannel(const ExchangeOptions& option
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, millis(options.connect_timeout));
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // one TCP connection per client, closed with it
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+  if (options.tls && !options.tls->server_name.empty())
+    arguments.SetSslTargetNameOverride(options.tls->server_name);
+  return grpc::CreateCustomChannel(options.address, ChannelCredentialsOf(options.tls), arguments);
 }
 
 gpr_timespec FromNow(Duration wait) {

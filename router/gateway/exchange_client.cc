@@ -231,6 +231,7 @@ void ExchangeClient::Core::OnMessage(v1::ExchangeResponse& message) {
     return;  // refused, or a replica that does not say what it is: the dial's time-out ends it
   }
   if (message.has_load()) listener_.OnLoad(message.load());
+  if (message.has_snapshot()) listener_.OnCacheSnapshot(message.snapshot());
   if (message.has_cache()) listener_.OnCacheEvents(message.cache());
   for (v1::ExchangeResponse::Event& event : *message.mutable_events()) Deliver(event);
 }

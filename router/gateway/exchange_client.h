@@ -11,12 +11,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "common/instant.h"
 #include "kvring/v1/inference.pb.h"
+#include "router/gateway/grpc_tls.h"
 
 namespace kvring::router {
 
@@ -27,6 +29,8 @@ class ExchangeListener {
   /// The connection is up (its first message), or what the replica is has changed.
   virtual void OnInfo(const v1::ReplicaInfo& info) = 0;
   virtual void OnLoad(const v1::LoadReport& load) = 0;
+  /// Once on each connection, before its first events: all that the replica's cache holds.
+  virtual void OnCacheSnapshot(const v1::CacheSnapshot& snapshot) = 0;
   virtual void OnCacheEvents(const v1::CacheEvents& events) = 0;
   /// The connection ended, or could not be made; it is tried again.
   virtual void OnDown(std::string_view why) = 0;
@@ -60,6 +64,7 @@ class ExchangeSink {
 
 struct ExchangeOptions {
   std::string address;                          // host:port
+  std::optional<GrpcClientTls> tls;             // absent: in the clear
   size_t max_message_bytes = size_t{64} << 20;  // of one request, or of one message from the replica
   Duration connect_timeout = std::chrono::seconds(2);
   Duration first_retry = std::chrono::milliseconds(100);  // doubles up to last_retry

@@ -36,6 +36,7 @@ struct GatewayOptions {
   int max_attempts = 3;  // the first included
   int max_losses = 2;    // a request that lost so many replicas may be what kills them: it is not tried again
   bool decision_headers = true;
+  double decision_log_share = 0;  // of requests whose story is logged at their end
   // Where a session's name is looked for, in order: "header:NAME", "body:prompt_cache_key", "body:user".
   std::vector<std::string> session_keys = {"header:X-Session-Id", "body:prompt_cache_key", "body:user"};
   std::shared_ptr<Access> access = std::make_shared<Access>();  // shared with the gRPC front and reloads

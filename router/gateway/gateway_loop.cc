@@ -9,7 +9,13 @@
 namespace kvring::router {
 
 GatewayShared::GatewayShared(const GatewayOptions& o, RouterGuard& g, MetricRegistry& r)
-    : options(o), guard(g), registry(r), metrics(r), directory(g, o.access), name_salt(RandomSeed()) {}
+    : options(o),
+      guard(g),
+      registry(r),
+      metrics(r),
+      directory(g, o.access),
+      sampler(o.decision_log_share),
+      name_salt(RandomSeed()) {}
 
 absl::StatusOr<std::vector<SessionRule>> ParseSessionRules(const std::vector<std::string>& rules) {
   std::vector<SessionRule> parsed;

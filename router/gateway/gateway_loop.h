@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/net/server_group.h"
+#include "router/gateway/decision_sampler.h"
 #include "router/gateway/endpoint_directory.h"
 #include "router/gateway/gateway.h"
 #include "router/gateway/gateway_metrics.h"
@@ -30,6 +31,7 @@ struct GatewayShared {
   MetricRegistry& registry;
   GatewayMetrics metrics;
   EndpointDirectory directory;
+  const DecisionSampler sampler;
   HttpUpstreamCounters upstream_counters;
   std::vector<SessionRule> session_rules;
   UpstreamFactory grpc;

@@ -38,6 +38,15 @@ CacheEventKind KindOf(v1::CacheEvent::Kind kind) {
   return kind == v1::CacheEvent::REMOVED ? CacheEventKind::kRemoved : CacheEventKind::kCleared;
 }
 
+template <class Messages>
+std::vector<CacheEvent> EventsOf(const Messages& messages) {
+  std::vector<CacheEvent> events;
+  events.reserve(static_cast<size_t>(messages.size()));
+  for (const v1::CacheEvent& event : messages)
+    events.push_back({KindOf(event.kind()), {event.block_hash()}, std::nullopt});
+  return events;
+}
+
 }  // namespace
 
 // ---- GrpcReplica ----
@@ -76,12 +85,22 @@ void GrpcReplica::OnLoad(const v1::LoadReport& load) {
   guard_.With([&](Router& router) { router.OnLoadReport(id_, LoadOf(load), Now()); });
 }
 
+// The last number before the snapshot stands for all events that led to it.
+void GrpcReplica::OnCacheSnapshot(const v1::CacheSnapshot& message) {
+  const std::vector<CacheEvent> stored = EventsOf(message.stored());
+  guard_.With([&](Router& router) {
+    router.OnCacheEvents(id_,
+                         {.epoch = {message.epoch()},
+                          .first_sequence = message.next_sequence() - 1,
+                          .events = stored,
+                          .start = BatchStart::kSnapshot,
+                          .numbers = 1},
+                         Now());
+  });
+}
+
 void GrpcReplica::OnCacheEvents(const v1::CacheEvents& message) {
-  std::vector<CacheEvent> events;
-  events.reserve(static_cast<size_t>(message.events_size()));
-  for (const v1::CacheEvent& event : message.events()) {
-    events.push_back({KindOf(event.kind()), {event.block_hash()}, std::nullopt});
-  }
+  const std::vector<CacheEvent> events = EventsOf(message.events());
   CacheEventBatch batch{
       .epoch = {message.epoch()}, .first_sequence = message.first_sequence(), .events = events};
   // What is missing was told while no stream was open, and is not told again.
@@ -155,6 +174,11 @@ GrpcFleet::GrpcFleet(RouterGuard& guard, ExchangeOptions options)
 
 GrpcFleet::~GrpcFleet() = default;
 
+void GrpcFleet::SetTls(std::map<std::string, GrpcClientTls> by_url) {
+  absl::MutexLock lock(&mutex_);
+  tls_ = std::move(by_url);
+}
+
 std::shared_ptr<GrpcReplica> GrpcFleet::Find(ReplicaId replica) {
   {
     absl::MutexLock lock(&mutex_);
@@ -181,6 +205,7 @@ void GrpcFleet::Follow(const std::vector<ReplicaView>& views) {
     if (replicas_.contains(view.id)) continue;
     ExchangeOptions options = options_;
     options.address = url->address.ToString();
+    if (const auto tls = tls_.find(view.url); tls != tls_.end()) options.tls = tls->second;
     replicas_.emplace(view.id, std::make_shared<GrpcReplica>(guard_, view.id, view.name, std::move(options)));
   }
   for (auto it = replicas_.begin(); it != replicas_.end();) {

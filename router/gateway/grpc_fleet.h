@@ -30,6 +30,7 @@ class GrpcReplica final : private ExchangeListener {
  private:
   void OnInfo(const v1::ReplicaInfo& info) override;
   void OnLoad(const v1::LoadReport& load) override;
+  void OnCacheSnapshot(const v1::CacheSnapshot& snapshot) override;
   void OnCacheEvents(const v1::CacheEvents& events) override;
   void OnDown(std::string_view why) override;
   void OnProbe(bool ok) override;
@@ -51,6 +52,9 @@ class GrpcFleet {
   explicit GrpcFleet(RouterGuard& guard, ExchangeOptions options = {});
   ~GrpcFleet();
 
+  /// By URL as in NormalBackendUrl; for connections made from now on. A member whose URL is not among them is
+  /// reached in the clear.
+  void SetTls(std::map<std::string, GrpcClientTls> by_url);
   /// Null where the replica is no member, or not one behind gRPC. Whoever keeps it lets go before the fleet
   /// ends.
   std::shared_ptr<GrpcReplica> Find(ReplicaId replica);
@@ -68,6 +72,7 @@ class GrpcFleet {
   RouterGuard& guard_;
   const ExchangeOptions options_;
   absl::Mutex mutex_;
+  std::map<std::string, GrpcClientTls> tls_ ABSL_GUARDED_BY(mutex_);
   std::map<ReplicaId, std::shared_ptr<GrpcReplica>> replicas_
       ABSL_GUARDED_BY(mutex_);  // shared with running requests
   std::vector<std::shared_ptr<GrpcReplica>> retired_ ABSL_GUARDED_BY(mutex_);

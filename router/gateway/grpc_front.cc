@@ -194,14 +194,16 @@ class GrpcFront::Impl {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(listen, ServerCredentialsOf(shared_.options.tls), &port);
     builder.SetMaxReceiveMessageSize(static_cast<int>(shared_.options.max_message_bytes));
     builder.SetMaxSendMessageSize(static_cast<int>(shared_.options.max_message_bytes));
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, shared_.options.share_port ? 1 : 0);
     builder.RegisterService(&inference_).RegisterService(&fleet_).RegisterService(&admin_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0)
-      return absl::UnavailableError(absl::StrCat("grpc_listen ", listen, ": cannot listen"));
+      return absl::UnavailableError(
+          absl::StrCat("grpc_listen ", listen, ": cannot listen",
+                       shared_.options.tls ? ", or grpc_tls is no usable pair" : ""));
     address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
     return absl::OkStatus();
   }

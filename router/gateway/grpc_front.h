@@ -21,6 +21,7 @@
 #include "common/metrics.h"
 #include "router/gateway/access.h"
 #include "router/gateway/grpc_fleet.h"
+#include "router/gateway/grpc_tls.h"
 #include "router/gateway/router_guard.h"
 #include "router/gateway/upstream.h"
 
@@ -28,11 +29,13 @@ namespace kvring::router {
 
 struct GrpcFrontOptions {
   std::string listen = "127.0.0.1:0";
-  bool share_port = false;  // let a second process listen on the same port
-  int max_attempts = 3;     // the first included
-  int max_losses = 2;       // as on the HTTP front
+  std::optional<GrpcServerTls> tls;  // absent: in the clear
+  bool share_port = false;           // let a second process listen on the same port
+  int max_attempts = 3;              // the first included
+  int max_losses = 2;                // as on the HTTP front
   size_t max_message_bytes = size_t{64} << 20;
   bool decision_metadata = true;
+  double decision_log_share = 0;  // as on the HTTP front
   UpstreamTimeouts timeouts;
   std::shared_ptr<Access> access = std::make_shared<Access>();  // shared with the HTTP front and reloads
 };

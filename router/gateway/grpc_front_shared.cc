@@ -27,6 +27,7 @@ GrpcFrontShared::GrpcFrontShared(const GrpcFrontOptions& o, RouterGuard& g, Grpc
       fleet(f),
       hooks(std::move(h)),
       directory(g, o.access),
+      sampler(o.decision_log_share),
       bridge(o.timeouts),
       outcomes(OutcomeCounters(metrics)),
       retries(metrics.GetCounter("kvring_retries_total", "Attempts after the first of a request.")),

@@ -264,8 +264,7 @@ bool GenerateCall::TryElsewhere(OutcomeClass outcome) {
 
 void GenerateCall::Complete(OutcomeClass outcome, const std::optional<UsageReport>& usage) {
   if (!std::exchange(owes_completion_, false)) return;
-  shared_.guard.With(
-      [&](Router& router) { router.OnComplete(id_, {.outcome = outcome, .usage = usage}, Now()); });
+  shared_.sampler.Complete(shared_.guard, id_, {.outcome = outcome, .usage = usage}, Now());
   shared_.outcomes[static_cast<size_t>(outcome)]->Add();
   if (std::exchange(key_begun_, false))
     key_->End(usage ? int64_t{usage->prompt_tokens} + usage->completion_tokens : 0);

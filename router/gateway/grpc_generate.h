@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "kvring/v1/inference.grpc.pb.h"
+#include "router/gateway/decision_sampler.h"
 #include "router/gateway/endpoint_directory.h"
 #include "router/gateway/grpc_front.h"
 #include "router/gateway/grpc_http_bridge.h"
@@ -27,6 +28,7 @@ struct GrpcFrontShared {
   GrpcFleet& fleet;
   const GrpcFrontHooks hooks;
   EndpointDirectory directory;
+  const DecisionSampler sampler;
   HttpBridge bridge;
   std::array<Counter*, kOutcomeClasses> outcomes;
   Counter& retries;

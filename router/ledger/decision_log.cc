@@ -61,17 +61,23 @@ void DecisionLog::Close(uint64_t story, const Closing& closing) {
   record->total = closing.total;
 }
 
+std::optional<DecisionRecord> DecisionLog::FindById(RequestId id) const {
+  for (size_t i = 1; i <= ring_.size(); ++i) {
+    const DecisionRecord& record = ring_[(opened_ - i) % capacity_];
+    if (record.id == id) return record;
+  }
+  return std::nullopt;
+}
+
 std::optional<DecisionRecord> DecisionLog::Find(std::string_view id) const {
-  RequestId number;
-  const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number.value);
-  const bool is_number = error == std::errc() && end == id.data() + id.size();
-  const DecisionRecord* numbered = nullptr;
   for (size_t i = 1; i <= ring_.size(); ++i) {
     const DecisionRecord& record = ring_[(opened_ - i) % capacity_];
     if (record.name == id) return record;
-    if (is_number && record.id == number) numbered = &record;
   }
-  return numbered != nullptr ? std::optional(*numbered) : std::nullopt;
+  RequestId number;
+  const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number.value);
+  if (error != std::errc() || end != id.data() + id.size()) return std::nullopt;
+  return FindById(number);
 }
 
 std::vector<DecisionRecord> DecisionLog::Recent(size_t limit) const {

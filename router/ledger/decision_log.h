@@ -33,6 +33,7 @@ class DecisionLog {
   };
   void Close(uint64_t story, const Closing& closing);
 
+  std::optional<DecisionRecord> FindById(RequestId id) const;
   /// By client name, or by the decimal id.
   std::optional<DecisionRecord> Find(std::string_view id) const;
   /// Newest first.

@@ -192,16 +192,35 @@ TEST_F(EngineLoopTest, NoMaxTokens_FillsTheContext_SCH_07) {
   EXPECT_EQ(sink->reasons_.at(0), "length");
 }
 
+// What a listener heard last, for tests that wait for it.
+class Listener final : public EngineLoop::StepListener {
+ public:
+  void OnCacheSnapshot(const CacheEventBatch& snapshot) override {
+    absl::MutexLock lock(&mutex_);
+    snapshot_ = snapshot;
+    next_ = snapshot.first_sequence;
+  }
+  void OnStep(const LoopLoad& load, const CacheEventBatch& events) override {
+    absl::MutexLock lock(&mutex_);
+    used_ = load.engine.kv_used_tokens;
+    running_ = load.engine.running + load.engine.waiting;
+    if (events.events.empty()) return;
+    follows_ = follows_ && events.first_sequence == next_;
+    next_ = events.first_sequence + events.events.size();
+  }
+
+  absl::Mutex mutex_;
+  std::optional<CacheEventBatch> snapshot_;
+  uint64_t next_ = 0;
+  bool follows_ = true;  // each batch began where what was heard before it ended
+  int64_t used_ = -1;
+  int32_t running_ = -1;
+};
+
 // PRX-06: a cancelled request gives its blocks back; its sink hears nothing more.
 TEST_F(EngineLoopTest, Cancel_FreesBlocks_PRX_06) {
-  absl::Mutex mutex;
-  int64_t used = -1;
-  int32_t running = -1;
-  const auto listening = loop_->Listen([&](const LoopLoad& load, const CacheEventBatch&) {
-    absl::MutexLock lock(&mutex);
-    used = load.engine.kv_used_tokens;
-    running = load.engine.running + load.engine.waiting;
-  });
+  Listener listener;
+  const auto listening = loop_->Listen(listener);
   std::vector<GenerationId> ids;
   std::vector<std::shared_ptr<Recorder>> sinks;
   for (int i = 0; i < 20; ++i) {
@@ -209,10 +228,34 @@ TEST_F(EngineLoopTest, Cancel_FreesBlocks_PRX_06) {
     ids.push_back(loop_->Submit(Plan(R"({"prompt":"hello","ignore_eos":true})"), sinks.back()));
   }
   for (GenerationId id : ids) loop_->Cancel(id);
-  absl::MutexLock lock(&mutex);
+  absl::MutexLock lock(&listener.mutex_);
   // Without in_flight, a report from before the last of them came would do.
-  auto idle = [&] { return loop_->in_flight() == 0 && used == 0 && running == 0; };
-  mutex.Await(absl::Condition(&idle));
+  auto idle = [&] { return loop_->in_flight() == 0 && listener.used_ == 0 && listener.running_ == 0; };
+  listener.mutex_.Await(absl::Condition(&idle));
+}
+
+// Who listens late hears of what is held, at once and before all else, though the engine is idle; then goes
+// on from there.
+TEST_F(EngineLoopTest, Listen_WarmCache_SnapshotThenWhatFollows_PFX_11) {
+  const std::string body = R"({"prompt":")" + Repeated(40) + R"(","max_tokens":1,"ignore_eos":true})";
+  RunToEnd(body);
+  const int blocks = RunToEnd(body)->done_.usage.cached_tokens / loop_->block_size();
+  ASSERT_GT(blocks, 0);
+  Listener listener;
+  const auto listening = loop_->Listen(listener);
+  {
+    absl::MutexLock lock(&listener.mutex_);
+    auto greeted = [&] { return listener.snapshot_.has_value(); };
+    listener.mutex_.Await(absl::Condition(&greeted));
+    EXPECT_GE(static_cast<int>(listener.snapshot_->events.size()), blocks);
+    for (const CacheEvent& event : listener.snapshot_->events)
+      EXPECT_EQ(event.kind, CacheEvent::Kind::kStored);
+  }
+  RunToEnd(R"({"prompt":"another )" + Repeated(40) + R"(","max_tokens":1,"ignore_eos":true})");
+  absl::MutexLock lock(&listener.mutex_);
+  auto heard = [&] { return listener.next_ > listener.snapshot_->first_sequence; };
+  listener.mutex_.Await(absl::Condition(&heard));
+  EXPECT_TRUE(listener.follows_);
 }
 
 TEST_F(EngineLoopTest, ResetCache_ForgetsPrefixes_TellsHowManyTokens) {

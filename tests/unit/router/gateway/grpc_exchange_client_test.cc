@@ -22,6 +22,7 @@ class Listener final : public ExchangeListener {
     absl::MutexLock lock(&mutex);
     running = load.running();
   }
+  void OnCacheSnapshot(const v1::CacheSnapshot&) override {}
   void OnCacheEvents(const v1::CacheEvents& events) override {
     absl::MutexLock lock(&mutex);
     cache_events += events.events_size();

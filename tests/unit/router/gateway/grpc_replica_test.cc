@@ -71,5 +71,36 @@ TEST(GrpcReplica, RealModel_SameBytesAsTheReplicasOwnHttp_AndExactPrediction) {
   (*gateway)->Stop(Duration(0));
 }
 
+// A router that starts beside a replica with a warm cache: token prompts are predicted exactly from the
+// first.
+TEST(GrpcReplica, PFX_11_RouterRestarts_CacheIsKnownFromTheSnapshot) {
+  if (!std::filesystem::exists(ModelPath())) GTEST_SKIP() << "no model at " << ModelPath();
+  auto server = replica::ReplicaServer::Start({.model_path = ModelPath(), .kv_tokens = 4096});
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::string ids;
+  for (int i = 0; i < 200; ++i) absl::StrAppend(&ids, i == 0 ? "" : ",", 1000 + i);
+  const std::string body = "{\"prompt\":[" + ids + "],\"max_tokens\":2,\"temperature\":0}";
+  net::HttpClient direct(AddressOf((*server)->http_address()));
+  ASSERT_EQ(direct.Send("POST", "/v1/completions", {}, body)->status, 200);
+  RouterGuard guard(Router::Create({.policy = "cache-aware", .seed = 1}));
+  MetricRegistry metrics;
+  guard.With(
+      [&](Router& router) { router.AddReplica({.url = "grpc://" + (*server)->grpc_address()}, Now()); });
+  GrpcFleet fleet(guard);
+  auto gateway = Gateway::Start({}, guard, metrics, fleet.Upstreams(), {});
+  ASSERT_TRUE(gateway.ok()) << gateway.status();
+  ASSERT_TRUE(Eventually([&] {
+    return guard.With([](Router& router) { return router.Replicas(Now())[0].events.state; }) ==
+           EventsState::kWhole;
+  }));
+  net::HttpClient routed({"127.0.0.1", (*gateway)->port()});
+  const auto answer = routed.Send("POST", "/v1/completions", {}, body);
+  ASSERT_TRUE(answer.ok());
+  const auto record = guard.With([](Router& router) { return router.RecentDecisions(1)[0]; });
+  EXPECT_EQ(record.decision.predicted_cached_tokens, 192);
+  EXPECT_EQ(record.cached_tokens, 192);
+  (*gateway)->Stop(Duration(0));
+}
+
 }  // namespace
 }  // namespace kvring::router

@@ -43,7 +43,8 @@ TEST(DecisionLog, OBS_06_OutcomeClasses_AddUpToRequests) {
 
 TEST(DecisionLog, CachedNotTold_IsNotCountedAsZeroOfPredicted) {
   DecisionLog log(10);
-  log.Close(log.Open(RequestId{1}, ""), {.prompt_tokens = 100, .cached_tokens = -1, .predicted_cached_tokens = 50});
+  log.Close(log.Open(RequestId{1}, ""),
+            {.prompt_tokens = 100, .cached_tokens = -1, .predicted_cached_tokens = 50});
   EXPECT_EQ(log.totals().predicted_cached_tokens, 0u);
   EXPECT_EQ(log.totals().cached_tokens, 0u);
 }
