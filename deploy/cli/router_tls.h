@@ -1,4 +1,5 @@
-// RouterTls: the TLS settings of the configuration with the contents of their files. Errors name field and file.
+// RouterTls: the TLS settings of the configuration with the contents of their files. Errors name field and
+// file.
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
-// DecisionSampler: completes requests at the core and writes the story of a share of them to the log, one line
-// each: where it went and why, the candidates with what each held and would have cost, what was predicted, and
-// what the engine then reported. No text of prompt or answer. Which requests: by a hash of their number, so the
-// sample is fair and a request is in it or not whatever happens to it. Thread-safe.
+// DecisionSampler: completes requests at the core and writes the story of a share of them to the log, one
+// line each: where it went and why, the candidates with what each held and would have cost, what was
+// predicted, and what the engine then reported. No text of prompt or answer. Which requests: by a hash of
+// their number, so the sample is fair and a request is in it or not whatever happens to it. Thread-safe.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// TLS of gRPC connections: the front's listener, and the channels to replicas. PEM texts, not files: who reads them
-// names the file that is wrong. A connection keeps what it began with.
+// TLS of gRPC connections: the front's listener, and the channels to replicas. PEM texts, not files: who
+// reads them names the file that is wrong. A connection keeps what it began with.
 #pragma once
 
 #include <grpcpp/security/credentials.h>

@@ -13,8 +13,8 @@
 namespace kvring::router {
 namespace {
 
-constexpr size_t kLongText = 32;         // bytes and
-constexpr size_t kLongWords = 4;         // words from which a change is free text
+constexpr size_t kLongText = 32;          // bytes and
+constexpr size_t kLongWords = 4;          // words from which a change is free text
 constexpr uint64_t kCounterStep = 10000;  // two numbers nearer than this count something
 
 std::string_view Text(std::string_view text, ByteSpan span) { return text.substr(span.begin, span.length()); }
@@ -72,7 +72,9 @@ DivergenceClass ClassOfForm(ValueForm form) {
 
 // The run of letters, digits, '-' and '_' around `at`.
 ByteSpan Core(std::string_view text, size_t at) {
-  const auto inside = [&](size_t i) { return absl::ascii_isalnum(text[i]) || text[i] == '-' || text[i] == '_'; };
+  const auto inside = [&](size_t i) {
+    return absl::ascii_isalnum(text[i]) || text[i] == '-' || text[i] == '_';
+  };
   ByteSpan core{at, at};
   while (core.begin > 0 && inside(core.begin - 1)) --core.begin;
   while (core.end < text.size() && inside(core.end)) ++core.end;
@@ -122,23 +124,24 @@ std::optional<ChangedText> NonceChange(std::string_view a, std::string_view b, s
   const ByteSpan x = Core(a, at);
   const ByteSpan y = Core(b, at);
   const bool either = LooksDrawn(Text(a, x)) || LooksDrawn(Text(b, y));
-  const bool alike = x.length() >= 6 && y.length() >= 6 && x.length() <= 2 * y.length() &&
-                     y.length() <= 2 * x.length();
+  const bool alike =
+      x.length() >= 6 && y.length() >= 6 && x.length() <= 2 * y.length() && y.length() <= 2 * x.length();
   if (!either || !alike) return std::nullopt;
   return ChangedText{DivergenceClass::kNonce, x, y};
 }
 
 constexpr std::array<std::string_view, 24> kOwners = {
-    "name",      "user",    "username", "customer", "client",  "dear",    "assisting", "helping",
-    "with",      "hello",   "hi",       "email",    "account", "patient", "student",   "member",
-    "employee",  "company", "tenant",   "talking",  "for",     "mail",    "owner",     "serving"};
+    "name",     "user",    "username", "customer", "client",  "dear",    "assisting", "helping",
+    "with",     "hello",   "hi",       "email",    "account", "patient", "student",   "member",
+    "employee", "company", "tenant",   "talking",  "for",     "mail",    "owner",     "serving"};
 
 // Whether one of the last words before `at`, on its line, says that somebody's own value follows.
 bool OwnerBefore(std::string_view text, size_t at) {
   const size_t from = at > 40 ? at - 40 : 0;
   std::string before = absl::AsciiStrToLower({text.data() + from, at - from});
   if (const size_t line = before.rfind('\n'); line != std::string::npos) before.erase(0, line);
-  std::replace_if(before.begin(), before.end(), [](char c) { return !absl::ascii_isalpha(c); }, ' ');
+  std::replace_if(
+      before.begin(), before.end(), [](char c) { return !absl::ascii_isalpha(c); }, ' ');
   before += ' ';
   for (const std::string_view owner : kOwners)
     if (before.find(" " + std::string(owner) + " ") != std::string::npos) return true;

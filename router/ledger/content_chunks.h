@@ -1,6 +1,6 @@
 // Content-defined chunks: borders that depend only on the bytes around them, so that a text that was moved or
-// has something new before it falls into the same chunks again (FastCDC's gear hash, Xia et al. 2016: h = 2h +
-// G[byte]; a border where six bits of h are zero: about 64 B a chunk). Pure.
+// has something new before it falls into the same chunks again (FastCDC's gear hash, Xia et al. 2016: h = 2h
+// + G[byte]; a border where six bits of h are zero: about 64 B a chunk). Pure.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,8 @@ namespace kvring::router {
 namespace {
 
 // Everything that a finding is made of but its shapes.
-Divergence Finding(DivergenceClass cause, size_t parting, ByteSpan earlier, ByteSpan now, std::string_view b) {
+Divergence Finding(DivergenceClass cause, size_t parting, ByteSpan earlier, ByteSpan now,
+                   std::string_view b) {
   Divergence found{.cause = cause, .offset = parting, .earlier = earlier, .now = now};
   found.place = PlaceAt(b, std::min(now.begin, b.size() - 1));
   found.what_if_bytes = parting;

@@ -4,11 +4,11 @@
 //   earlier  system: It is 14:32:07. [handbook] user: …        timestamp, 11 B into the system message,
 //   now      system: It is 14:32:19. [handbook] user: …        what_if_bytes = all but the time
 //
-// A prompt that goes on where the earlier one ended has no divergence, and neither has one that says something
-// new with nothing of the earlier one behind it. Both are canonical bytes (common/canonical_prompt.h), or the
-// text of a completion. The finding tells offsets, lengths and shapes (digits 9, letters a and A), never text.
-// Spans are widened to whole values before they are told apart: two timestamps share most of their digits.
-// Pure; costs O(|A| + |B|).
+// A prompt that goes on where the earlier one ended has no divergence, and neither has one that says
+// something new with nothing of the earlier one behind it. Both are canonical bytes
+// (common/canonical_prompt.h), or the text of a completion. The finding tells offsets, lengths and shapes
+// (digits 9, letters a and A), never text. Spans are widened to whole values before they are told apart: two
+// timestamps share most of their digits. Pure; costs O(|A| + |B|).
 #pragma once
 
 #include <cstddef>
@@ -67,8 +67,8 @@ inline constexpr size_t kMinGainBytes = 256;
 
 std::optional<Divergence> FindDivergence(std::string_view a, std::string_view b);
 
-/// "2026-08-21" to "9999-99-99", "aB3" to "aA9"; runs of more than eight are counted ("a{12}"), and all is cut
-/// at 64 B.
+/// "2026-08-21" to "9999-99-99", "aB3" to "aA9"; runs of more than eight are counted ("a{12}"), and all is
+/// cut at 64 B.
 std::string ShapeOf(std::string_view text);
 
 }  // namespace kvring::router

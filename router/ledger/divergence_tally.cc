@@ -7,9 +7,9 @@
 namespace kvring::router {
 namespace {
 
-void Count(DivergencePlace& place, const Divergence& divergence, std::string_view where, int64_t lost_tokens) {
-  place.least_offset =
-      place.count == 0 ? divergence.offset : std::min(place.least_offset, divergence.offset);
+void Count(DivergencePlace& place, const Divergence& divergence, std::string_view where,
+           int64_t lost_tokens) {
+  place.least_offset = place.count == 0 ? divergence.offset : std::min(place.least_offset, divergence.offset);
   place.most_offset = std::max(place.most_offset, divergence.offset);
   place.last = divergence;
   place.where = where;
@@ -25,8 +25,8 @@ const DivergencePlace& DivergenceTally::Add(const Divergence& divergence, std::s
   const size_t begin = divergence.now.begin;
   const bool authored = begin < leading || leading == 0;
   const uint64_t front = HashName(prompt.substr(0, std::min(begin, leading)));
-  const Key key{divergence.cause, divergence.place.part,
-                authored ? begin - divergence.place.record_begin : 0, front};
+  const Key key{divergence.cause, divergence.place.part, authored ? begin - divergence.place.record_begin : 0,
+                front};
   if (places_.size() >= kMaxPlaces && !places_.contains(key)) {
     Count(beyond_, divergence, where, lost_tokens);
     return beyond_;

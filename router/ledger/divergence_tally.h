@@ -1,7 +1,7 @@
-// DivergenceTally: findings of the same class at the same place, counted. One is chance; from `alarm_after` on
-// it is how the prompts are built. The place is the start of what changed as long as this lies in the tools or
-// the system messages (and all before it is equal); farther back, where each conversation has its own
-// offsets, the part of the prompt alone. Bounded: of more than kMaxPlaces the sum alone is kept. Pure.
+// DivergenceTally: findings of the same class at the same place, counted. One is chance; from `alarm_after`
+// on it is how the prompts are built. The place is the start of what changed as long as this lies in the
+// tools or the system messages (and all before it is equal); farther back, where each conversation has its
+// own offsets, the part of the prompt alone. Bounded: of more than kMaxPlaces the sum alone is kept. Pure.
 #pragma once
 
 #include <cstdint>

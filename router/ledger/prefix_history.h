@@ -1,5 +1,5 @@
-// PrefixHistory: how much of a prompt's start was seen before, in whole blocks of bytes, over all prompts of a
-// key: a cache of infinite memory as long as its own memory lasts. Then the older half is forgotten, all
+// PrefixHistory: how much of a prompt's start was seen before, in whole blocks of bytes, over all prompts of
+// a key: a cache of infinite memory as long as its own memory lasts. Then the older half is forgotten, all
 // that was not seen since the last such cut; `forgotten` says so. Pure; not thread-safe.
 #pragma once
 

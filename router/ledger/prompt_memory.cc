@@ -14,7 +14,9 @@ constexpr size_t kBlockBytes = 64;
 constexpr size_t kMaxChunksAsked = 4096;
 constexpr size_t kMaxSources = 2;
 
-std::vector<BlockHash> Chain(std::string_view prompt) { return HashChain(ChainRoot({}), prompt, kBlockBytes); }
+std::vector<BlockHash> Chain(std::string_view prompt) {
+  return HashChain(ChainRoot({}), prompt, kBlockBytes);
+}
 
 void EraseOwn(absl::flat_hash_map<uint64_t, uint64_t>& map, uint64_t key, uint64_t id) {
   const auto found = map.find(key);
@@ -107,7 +109,8 @@ void PromptMemory::Add(std::string prompt) {
   ++prompts_;
   Index(prompt, id);
   kept_.push_back({id, std::move(prompt)});
-  while (bytes_ > max_bytes_ || kept_.size() > kMaxPrompts || (!kept_.empty() && kept_.front().text.empty())) {
+  while (bytes_ > max_bytes_ || kept_.size() > kMaxPrompts ||
+         (!kept_.empty() && kept_.front().text.empty())) {
     if (!kept_.front().text.empty()) Forget(kept_.front());
     kept_.pop_front();
   }

@@ -1,10 +1,10 @@
-// PromptMemory: the prompts of late, bounded in bytes at insert, and which of them explains a new one: the one
-// with the longest equal start (found over the block hash chain), and where that start is short, those that
-// hold most of the content-defined chunks behind it. A prompt that goes on where a kept one ended takes its
-// place: a conversation is kept once. The oldest are forgotten first.
+// PromptMemory: the prompts of late, bounded in bytes at insert, and which of them explains a new one: the
+// one with the longest equal start (found over the block hash chain), and where that start is short, those
+// that hold most of the content-defined chunks behind it. A prompt that goes on where a kept one ended takes
+// its place: a conversation is kept once. The oldest are forgotten first.
 //
-// All prompts are one chain here, whatever model or tenant they are of: it is the text that is compared. Pure;
-// not thread-safe. Costs O(bytes of the prompt).
+// All prompts are one chain here, whatever model or tenant they are of: it is the text that is compared.
+// Pure; not thread-safe. Costs O(bytes of the prompt).
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,15 @@ namespace kvring::router {
 
 class PromptMemory {
  public:
-  /// Kept texts take at most `max_bytes` and are at most kMaxPrompts, and their index about half as much again. A prompt larger than
-  /// a quarter of it is not kept.
+  /// Kept texts take at most `max_bytes` and are at most kMaxPrompts, and their index about half as much
+  /// again. A prompt larger than a quarter of it is not kept.
   explicit PromptMemory(size_t max_bytes);
   static constexpr size_t kMaxPrompts = size_t{1} << 17;
 
   struct Match {
     size_t equal_bytes = 0;  // the longest start of the prompt that a kept one has, 0: none is known
-    std::optional<Divergence> divergence;  // from the one that explains most, where there is something to tell
+    std::optional<Divergence>
+        divergence;  // from the one that explains most, where there is something to tell
   };
   Match Find(std::string_view prompt) const;
 

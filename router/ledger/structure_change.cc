@@ -155,8 +155,8 @@ uint64_t LineKey(std::string_view line) {
   std::string key;
   for (size_t i = 0; i < line.size(); ++i)
     if (i >= kNumberedBytes || !absl::ascii_isdigit(line[i])) key += line[i];
-  return HashName(std::string_view(absl::StripAsciiWhitespace(key).data(),
-                                   absl::StripAsciiWhitespace(key).size()));
+  return HashName(
+      std::string_view(absl::StripAsciiWhitespace(key).data(), absl::StripAsciiWhitespace(key).size()));
 }
 
 std::vector<Line> LongLines(std::string_view text) {
@@ -190,8 +190,8 @@ size_t Bytes(const std::vector<Line>& lines) {
 std::optional<StructureChange> DocumentsMoved(std::string_view a, std::string_view b, size_t parting) {
   const PromptPlace place = PlaceAt(b, parting);
   const size_t line = b.substr(0, parting).rfind('\n');
-  const size_t begin = line == std::string_view::npos ? place.content_begin
-                                                      : std::max(line + 1, place.content_begin);
+  const size_t begin =
+      line == std::string_view::npos ? place.content_begin : std::max(line + 1, place.content_begin);
   const ByteSpan earlier{begin, PlaceAt(a, place.record_begin).record_end};
   const ByteSpan now{begin, place.record_end};
   if (parting >= earlier.end) return std::nullopt;

@@ -1,7 +1,7 @@
 // StructureChange: changes that are told by the build of a prompt rather than by one value in it: tools, JSON
 // written otherwise, documents in another order, a history that was cut, a generation header that is not
-// rendered again. Each function answers for one kind, nullopt where it is not that. `parting` is where A and B
-// first differ. Pure.
+// rendered again. Each function answers for one kind, nullopt where it is not that. `parting` is where A and
+// B first differ. Pure.
 #pragma once
 
 #include <optional>

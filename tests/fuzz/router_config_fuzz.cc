@@ -1,11 +1,12 @@
-// Anything as the router's configuration file: it is read or refused with the line that is wrong; what was read is
-// judged without a fault.
+// Anything as the router's configuration file: it is read or refused with the line that is wrong; what was
+// read is judged without a fault.
 #include "deploy/cli/router_config.h"
 #include "deploy/cli/router_settings.h"
 #include "tests/fuzz/fuzz_target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto config = kvring::cli::ParseRouterConfig({reinterpret_cast<const char*>(data), size}, "fuzz.yaml");
+  const auto config =
+      kvring::cli::ParseRouterConfig({reinterpret_cast<const char*>(data), size}, "fuzz.yaml");
   if (!config.ok()) {
     Require(config.status().message().substr(0, 10) == "fuzz.yaml:", "an error names file and line");
     return 0;

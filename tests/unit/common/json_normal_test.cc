@@ -19,7 +19,8 @@ TEST(JsonNormal, NoJson_HasNone) {
 }
 
 TEST(JsonNormal, Elements_StandInOrder) {
-  EXPECT_EQ(NormalJsonElements(R"([{"b":1,"a":2}, 3])"), (std::vector<std::string>{R"({"a":2,"b":1,})", "3"}));
+  EXPECT_EQ(NormalJsonElements(R"([{"b":1,"a":2}, 3])"),
+            (std::vector<std::string>{R"({"a":2,"b":1,})", "3"}));
 }
 
 TEST(JsonNormal, WithoutSpace_KeepsStringsAndOrder) {

@@ -239,7 +239,7 @@ TEST_F(EngineLoopTest, Cancel_FreesBlocks_PRX_06) {
 TEST_F(EngineLoopTest, Listen_WarmCache_SnapshotThenWhatFollows_PFX_11) {
   const std::string body = R"({"prompt":")" + Repeated(40) + R"(","max_tokens":1,"ignore_eos":true})";
   RunToEnd(body);
-  const int blocks = RunToEnd(body)->done_.usage.cached_tokens / loop_->block_size();
+  const int blocks = RunToEnd(body)->usage_.cached_tokens / loop_->block_size();
   ASSERT_GT(blocks, 0);
   Listener listener;
   const auto listening = loop_->Listen(listener);

@@ -24,16 +24,16 @@ TEST(DecisionSampler, Complete_LogsTheStoryWithWhatTheEngineReported_OBS_08) {
   const auto run = [&](uint64_t number, const DecisionSampler& sampler) {
     guard.With([&](Router& router) {
       router.OnProbe(router.Replicas(Now())[0].id, true, Now());
-      const Decision decision = router.OnRequest(
-          {.id = RequestId{number}, .name = "req-x", .model = "m", .prompt = &key}, Now());
+      const Decision decision =
+          router.OnRequest({.id = RequestId{number}, .name = "req-x", .model = "m", .prompt = &key}, Now());
       ASSERT_TRUE(decision.replica);
       router.OnDispatch(RequestId{number}, Now());
       replica = router.Replicas(Now())[0].name;
     });
     testing::internal::CaptureStderr();
-    sampler.Complete(guard, RequestId{number},
-                     {.usage = UsageReport{.prompt_tokens = 150, .completion_tokens = 3, .cached_tokens = 16}},
-                     Now());
+    sampler.Complete(
+        guard, RequestId{number},
+        {.usage = UsageReport{.prompt_tokens = 150, .completion_tokens = 3, .cached_tokens = 16}}, Now());
     return testing::internal::GetCapturedStderr();
   };
   EXPECT_EQ(run(1, DecisionSampler(0)), "");

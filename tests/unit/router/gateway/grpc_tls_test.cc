@@ -62,8 +62,8 @@ Pair MakePair(const std::string& name) {
 grpc::Status ListModels(const std::string& address, const std::optional<GrpcClientTls>& tls) {
   grpc::ChannelArguments arguments;
   if (tls) arguments.SetSslTargetNameOverride(tls->server_name);
-  const auto stub = v1::Inference::NewStub(
-      grpc::CreateCustomChannel(address, ChannelCredentialsOf(tls), arguments));
+  const auto stub =
+      v1::Inference::NewStub(grpc::CreateCustomChannel(address, ChannelCredentialsOf(tls), arguments));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
   v1::ListModelsResponse response;
@@ -92,7 +92,8 @@ TEST(GrpcTls, Front_AnswersWhoTrustsIt_AndNobodyInTheClear) {
   const Pair server = MakePair("router.test"), other = MakePair("router.test");
   const FrontWithTls front({.certificate = server.certificate, .key = server.key});
   EXPECT_TRUE(
-      ListModels(front.address(), GrpcClientTls{.ca = server.certificate, .server_name = "router.test"}).ok());
+      ListModels(front.address(), GrpcClientTls{.ca = server.certificate, .server_name = "router.test"})
+          .ok());
   EXPECT_FALSE(
       ListModels(front.address(), GrpcClientTls{.ca = other.certificate, .server_name = "router.test"}).ok());
   EXPECT_FALSE(
@@ -125,8 +126,9 @@ class TlsReplica final : public v1::Inference::Service {
   std::string url() const { return "grpc://127.0.0.1:" + std::to_string(port_); }
 
  private:
-  grpc::Status Exchange(grpc::ServerContext*,
-                        grpc::ServerReaderWriter<v1::ExchangeResponse, v1::ExchangeRequest>* stream) override {
+  grpc::Status Exchange(
+      grpc::ServerContext*,
+      grpc::ServerReaderWriter<v1::ExchangeResponse, v1::ExchangeRequest>* stream) override {
     v1::ExchangeResponse hello;
     hello.mutable_info()->set_epoch(7);
     hello.mutable_info()->set_hash_probe(HashProbe());

@@ -65,7 +65,8 @@ TEST_P(ChangedValueTest, Value_HasItsClassAndWholeSpan) {
 INSTANTIATE_TEST_SUITE_P(
     Values, ChangedValueTest,
     testing::Values(
-        ValuePair{"Current time: ", "2026-08-21 14:32:07", "2026-08-21 14:32:19", DivergenceClass::kTimestamp},
+        ValuePair{"Current time: ", "2026-08-21 14:32:07", "2026-08-21 14:32:19",
+                  DivergenceClass::kTimestamp},
         ValuePair{"Current time: ", "2026-08-21T14:32:07.120Z", "2026-08-21T15:02:44.981Z",
                   DivergenceClass::kTimestamp},
         ValuePair{"Now: ", "Fri, 21 Aug 2026 14:32:07 GMT", "Sat, 22 Aug 2026 09:11:55 GMT",
@@ -108,8 +109,8 @@ TEST(DivergenceTest, TimestampInFront_WhatIfIsAllButTheTime) {
 
 TEST(DivergenceTest, ThreeValuesFarFromEachOther_WhatIfGoesOnOverEach) {
   const auto prompt = [](const char* time, const char* id, const char* n) {
-    return SystemChat("Time " + std::string(time) + "\n" + Handbook(5) + "id " + id + "\n" + Handbook(5, 5) + "n " +
-                      n + "\n" + Handbook(5, 10));
+    return SystemChat("Time " + std::string(time) + "\n" + Handbook(5) + "id " + id + "\n" + Handbook(5, 5) +
+                      "n " + n + "\n" + Handbook(5, 10));
   };
   const std::string b = prompt("10:00:01", "a8f3b2c9d1", "2");
   const auto found = FindDivergence(prompt("09:59:59", "71bc09ffe2", "1"), b);
@@ -153,9 +154,12 @@ TEST(DivergenceTest, QuestionBeforeHandbook_IsVariableFirst) {
   }
 }
 
-constexpr const char* kToolA = R"({"type":"function","function":{"name":"search","description":"Search the shop's articles by words.","parameters":{"type":"object","properties":{"query":{"type":"string"},"limit":{"type":"integer"}}}}})";
-constexpr const char* kToolB = R"({"type":"function","function":{"name":"refund","description":"Pay an order back, in part or whole.","parameters":{"type":"object","properties":{"order":{"type":"string"},"cents":{"type":"integer"}}}}})";
-constexpr const char* kToolC = R"({"type":"function","function":{"name":"track","description":"Where a parcel is now and when it comes.","parameters":{"type":"object","properties":{"parcel":{"type":"string"}}}}})";
+constexpr const char* kToolA =
+    R"({"type":"function","function":{"name":"search","description":"Search the shop's articles by words.","parameters":{"type":"object","properties":{"query":{"type":"string"},"limit":{"type":"integer"}}}}})";
+constexpr const char* kToolB =
+    R"({"type":"function","function":{"name":"refund","description":"Pay an order back, in part or whole.","parameters":{"type":"object","properties":{"order":{"type":"string"},"cents":{"type":"integer"}}}}})";
+constexpr const char* kToolC =
+    R"({"type":"function","function":{"name":"track","description":"Where a parcel is now and when it comes.","parameters":{"type":"object","properties":{"parcel":{"type":"string"}}}}})";
 
 std::string List(const std::vector<std::string>& tools) {
   std::string list;
@@ -188,7 +192,8 @@ TEST(DivergenceTest, Tools_MovedAddedRemovedOrWrittenOtherwise) {
 }
 
 TEST(DivergenceTest, TimeInAToolsDescription_IsATimestampInTools) {
-  const std::string with_time = R"([{"name":"now","description":"It is 14:32:07 now."},)" + std::string(kToolA) + "]";
+  const std::string with_time =
+      R"([{"name":"now","description":"It is 14:32:07 now."},)" + std::string(kToolA) + "]";
   std::string later = with_time;
   later.replace(later.find("14:32:07"), 8, "15:01:44");
   const auto found = Tools(with_time, later);
@@ -198,21 +203,27 @@ TEST(DivergenceTest, TimeInAToolsDescription_IsATimestampInTools) {
 }
 
 TEST(DivergenceTest, JsonInAMessage_KeysOrSpaceOrElements) {
-  const auto with = [](const std::string& json) { return SystemChat("Profile: " + json + "\n" + Handbook(10)); };
+  const auto with = [](const std::string& json) {
+    return SystemChat("Profile: " + json + "\n" + Handbook(10));
+  };
   const std::string json = R"({"plan":"gold","since":"2019","tags":["new","vip"]})";
   EXPECT_EQ(FindDivergence(with(json), with(R"({"since":"2019","plan":"gold","tags":["new","vip"]})"))->cause,
             DivergenceClass::kKeyOrder);
-  EXPECT_EQ(FindDivergence(with(json), with(R"({"plan": "gold","since":"2019","tags":["new", "vip"]})"))->cause,
-            DivergenceClass::kWhitespace);
+  EXPECT_EQ(
+      FindDivergence(with(json), with(R"({"plan": "gold","since":"2019","tags":["new", "vip"]})"))->cause,
+      DivergenceClass::kWhitespace);
   EXPECT_EQ(FindDivergence(with(R"([{"d":1},{"d":2},{"d":3}])"), with(R"([{"d":3},{"d":1},{"d":2}])"))->cause,
             DivergenceClass::kDocumentsReordered);
 }
 
 TEST(DivergenceTest, LineEndsAndBlanks_AreWhitespace) {
-  EXPECT_EQ(FindDivergence(SystemChat("Rules:\n" + Handbook(10)), SystemChat("Rules:\r\n" + Handbook(10)))->cause,
-            DivergenceClass::kWhitespace);
-  EXPECT_EQ(FindDivergence(SystemChat("Rules:  one. " + Handbook(10)), SystemChat("Rules: one. " + Handbook(10)))->cause,
-            DivergenceClass::kWhitespace);
+  EXPECT_EQ(
+      FindDivergence(SystemChat("Rules:\n" + Handbook(10)), SystemChat("Rules:\r\n" + Handbook(10)))->cause,
+      DivergenceClass::kWhitespace);
+  EXPECT_EQ(
+      FindDivergence(SystemChat("Rules:  one. " + Handbook(10)), SystemChat("Rules: one. " + Handbook(10)))
+          ->cause,
+      DivergenceClass::kWhitespace);
 }
 
 TEST(DivergenceTest, DocumentsInOtherOrder_AreReordered) {
@@ -222,7 +233,8 @@ TEST(DivergenceTest, DocumentsInOtherOrder_AreReordered) {
     for (const int doc : order) text += "[" + std::to_string(number++) + "] " + Handbook(4, doc * 50);
     return Chat({{"user", text + "\nQuestion: " + question}});
   };
-  const auto found = FindDivergence(prompt({1, 2, 3, 4}, "May I return it?"), prompt({3, 1, 4, 2}, "Who pays?"));
+  const auto found =
+      FindDivergence(prompt({1, 2, 3, 4}, "May I return it?"), prompt({3, 1, 4, 2}, "Who pays?"));
   ASSERT_TRUE(found);
   EXPECT_EQ(found->cause, DivergenceClass::kDocumentsReordered);
 }

@@ -57,7 +57,9 @@ TEST(MatchedRuns, NothingInCommon_IsEmpty) {
 }
 
 TEST(PromptPlace, Offsets_HaveTheirRecords) {
-  const std::string_view prompt = "[{}]\x1Esystem\x1F" "Be brief.\x1Euser\x1FHi\x1E";
+  const std::string_view prompt =
+      "[{}]\x1Esystem\x1F"
+      "Be brief.\x1Euser\x1FHi\x1E";
   EXPECT_EQ(PlaceAt(prompt, 0).part, PromptPart::kTools);
   EXPECT_EQ(PlaceAt(prompt, 4).part, PromptPart::kTools);
   const PromptPlace system = PlaceAt(prompt, 5);

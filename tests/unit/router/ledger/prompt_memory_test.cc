@@ -66,8 +66,9 @@ TEST(PromptMemory, RandomPrompts_LongestStartIsThatOfAPlainSearch) {
     prompt += Noise(random.Next(), 10 + random.Below(600));
     size_t longest = 0;
     for (const std::string& other : all)
-      longest = std::max<size_t>(longest, std::mismatch(other.begin(), other.end(), prompt.begin(), prompt.end()).first -
-                                      other.begin());
+      longest = std::max<size_t>(
+          longest,
+          std::mismatch(other.begin(), other.end(), prompt.begin(), prompt.end()).first - other.begin());
     const size_t found = memory.Find(prompt).equal_bytes;
     EXPECT_LE(found, longest);
     EXPECT_GE(found, longest / 64 * 64);

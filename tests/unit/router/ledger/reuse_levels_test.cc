@@ -11,7 +11,8 @@ TEST(ReuseLevels, HeaderOfFourTokens_EightLostToRounding_PFX_17) {
   // Turn 2 of 71,500 tokens at 4 B each; the prompt before had 71,324 and 71,320 of them are equal.
   const PromptSize size{71'500 * 4, 71'500};
   const ReuseLevels levels =
-      LevelsOf({.block_tokens = 16}, size, {.if_moved = 71'324 * 4, .any_key = 71'320 * 4, .same_key = 71'320 * 4}, 71'312);
+      LevelsOf({.block_tokens = 16}, size,
+               {.if_moved = 71'324 * 4, .any_key = 71'320 * 4, .same_key = 71'320 * 4}, 71'312);
   EXPECT_EQ(levels.ceiling, 71'312);
   ReuseSums sums;
   sums.Add(levels);
