@@ -34,14 +34,13 @@ double QuantileOf(const sim::FleetResult& r) {
 
 std::optional<Limit> FindLimit(absl::string_view name) {
   using sim::FleetResult;
-  static const Limit kKnown[] = {
-      {"ttft_mean", 0, [](const FleetResult& r) { return r.ttft.mean() * 1e-9; }},
-      {"ttft_p50", 0, QuantileOf<&FleetResult::ttft, 50>},
-      {"ttft_p90", 0, QuantileOf<&FleetResult::ttft, 90>},
-      {"ttft_p99", 0, QuantileOf<&FleetResult::ttft, 99>},
-      {"itl_p50", 0, QuantileOf<&FleetResult::itl, 50>},
-      {"itl_p99", 0, QuantileOf<&FleetResult::itl, 99>},
-      {"latency_p99", 0, QuantileOf<&FleetResult::latency, 99>}};
+  static const Limit kKnown[] = {{"ttft_mean", 0, [](const FleetResult& r) { return r.ttft.mean() * 1e-9; }},
+                                 {"ttft_p50", 0, QuantileOf<&FleetResult::ttft, 50>},
+                                 {"ttft_p90", 0, QuantileOf<&FleetResult::ttft, 90>},
+                                 {"ttft_p99", 0, QuantileOf<&FleetResult::ttft, 99>},
+                                 {"itl_p50", 0, QuantileOf<&FleetResult::itl, 50>},
+                                 {"itl_p99", 0, QuantileOf<&FleetResult::itl, 99>},
+                                 {"latency_p99", 0, QuantileOf<&FleetResult::latency, 99>}};
   for (const Limit& limit : kKnown) {
     if (name == limit.name) return limit;
   }
@@ -51,11 +50,13 @@ std::optional<Limit> FindLimit(absl::string_view name) {
 absl::StatusOr<std::vector<Limit>> ParseSlo(const std::string& text) {
   std::vector<Limit> limits;
   for (absl::string_view part : absl::StrSplit(text, ',')) {
-    const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(part, absl::MaxSplits('=', 1));
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
     std::optional<Limit> limit = FindLimit(pair.first);
     if (!limit)
       return absl::InvalidArgumentError(absl::StrCat(
-          "--slo ", pair.first, " is unknown; known: ttft_mean, ttft_p50, ttft_p90, ttft_p99, itl_p50, itl_p99, latency_p99"));
+          "--slo ", pair.first,
+          " is unknown; known: ttft_mean, ttft_p50, ttft_p90, ttft_p99, itl_p50, itl_p99, latency_p99"));
     absl::Duration most;
     if (!absl::ParseDuration(pair.second, &most) || most <= absl::ZeroDuration())
       return absl::InvalidArgumentError(
@@ -76,7 +77,8 @@ struct Answer {
 
 class Search {
  public:
-  Search(const CapacityOptions& options, const SimSetup& setup, const std::vector<Limit>& limits, std::string policy)
+  Search(const CapacityOptions& options, const SimSetup& setup, const std::vector<Limit>& limits,
+         std::string policy)
       : options_(options), setup_(setup), limits_(limits), policy_(std::move(policy)) {}
 
   Answer Replicas() {
@@ -140,7 +142,8 @@ void PrintRow(const std::string& policy, const Answer& answer, const std::vector
     std::printf("%-22s does not keep it at all\n", policy.c_str());
     return;
   }
-  std::printf("%-22s %8d %10.2f %8.2f%%", policy.c_str(), answer.replicas, answer.rate, answer.result.hit_rate() * 100);
+  std::printf("%-22s %8d %10.2f %8.2f%%", policy.c_str(), answer.replicas, answer.rate,
+              answer.result.hit_rate() * 100);
   for (const Limit& limit : limits) std::printf(" %12.4f", limit.of(answer.result));
   std::printf("\n");
 }
@@ -191,16 +194,23 @@ int Capacity(CapacityOptions& options) {
 }  // namespace
 
 void AddSimCapacity(CLI::App& sim, Action& action) {
-  auto* const capacity = sim.add_subcommand("capacity", "Least replicas, or highest rate, that keep a promise, per policy");
+  auto* const capacity =
+      sim.add_subcommand("capacity", "Least replicas, or highest rate, that keep a promise, per policy");
   const auto options = std::make_shared<CapacityOptions>();
   options->fidelity = "queue";
   AddSimOptions(*capacity, *options);
-  capacity->add_option("--slo", options->slo, "Limits, all of which must hold; itl: a request's mean time between tokens")
+  capacity
+      ->add_option("--slo", options->slo,
+                   "Limits, all of which must hold; itl: a request's mean time between tokens")
       ->capture_default_str();
-  capacity->add_option("--find", options->find, "replicas: least for the trace as it is; rate: highest for --replicas")
+  capacity
+      ->add_option("--find", options->find,
+                   "replicas: least for the trace as it is; rate: highest for --replicas")
       ->check(CLI::IsMember({"replicas", "rate"}))
       ->capture_default_str();
-  capacity->add_option("--most-replicas", options->most_replicas)->check(CLI::Range(1, 100'000))->capture_default_str();
+  capacity->add_option("--most-replicas", options->most_replicas)
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
   capacity->footer(
       "Exit code 1: a policy does not keep it at all.\nExample:\n"
       "  kvring sim capacity --trace conversation_trace.jsonl.zst --slo ttft_p99=2s,itl_p99=50ms --policy "

@@ -95,14 +95,16 @@ int Compare(SimOptions& options) {
   PrintRows(options, runs, false);
   if (options.policies.size() > 1) PrintRows(options, runs, true);
   std::printf("± is half the 95 %% interval over %d seeds%s.\n", options.seeds,
-              options.workload.empty() ? "; the trace is the same for all of them" : ", each with its own draw of the workload");
+              options.workload.empty() ? "; the trace is the same for all of them"
+                                       : ", each with its own draw of the workload");
   return 0;
 }
 
 }  // namespace
 
 void AddSimCompare(CLI::App& sim, Action& action) {
-  auto* const compare = sim.add_subcommand("compare", "Several seeds of each policy, with intervals and paired differences");
+  auto* const compare =
+      sim.add_subcommand("compare", "Several seeds of each policy, with intervals and paired differences");
   const auto options = std::make_shared<SimOptions>();
   options->seeds = 5;
   AddSimOptions(*compare, *options);
@@ -111,7 +113,8 @@ void AddSimCompare(CLI::App& sim, Action& action) {
       ->capture_default_str();
   compare->footer(
       "Example:\n"
-      "  kvring sim compare --workload agents --policy cache-aware,round-robin,lpwl --seeds 5 --seed 1 --jobs 2");
+      "  kvring sim compare --workload agents --policy cache-aware,round-robin,lpwl --seeds 5 --seed 1 "
+      "--jobs 2");
   compare->callback([options, &action] { action = [options] { return Compare(*options); }; });
 }
 

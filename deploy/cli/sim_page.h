@@ -1,6 +1,6 @@
-// The page of `kvring sim run --html`: one self-contained file, no scripts, plots as SVG. Per policy: hit rate
-// beside the ceiling and one pooled LRU; first tokens, split in queue and prefill, and their distribution;
-// load of each replica over time; hits over time; what more or less memory would give.
+// The page of `kvring sim run --html`: one self-contained file, no scripts, plots as SVG. Per policy: hit
+// rate beside the ceiling and one pooled LRU; first tokens, split in queue and prefill, and their
+// distribution; load of each replica over time; hits over time; what more or less memory would give.
 #pragma once
 
 #include <string>

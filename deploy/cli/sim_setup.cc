@@ -22,8 +22,8 @@ namespace {
 absl::Status CheckPolicies(const std::vector<std::string>& policies) {
   for (const std::string& policy : policies) {
     if (router::Router::Create({.policy = policy}) == nullptr)
-      return absl::InvalidArgumentError(absl::StrCat("--policy ", policy, " is unknown; known: ",
-                                                     absl::StrJoin(router::Router::PolicyNames(), ", ")));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--policy ", policy, " is unknown; known: ", absl::StrJoin(router::Router::PolicyNames(), ", ")));
   }
   return absl::OkStatus();
 }
@@ -51,7 +51,8 @@ double RateOf(const sim::Trace& trace) {
   return span > 0 ? static_cast<double>(trace.requests.size()) / span : 0;
 }
 
-// What the fleet does when all is there at once and nobody pauses: requests over the time until the last ends.
+// What the fleet does when all is there at once and nobody pauses: requests over the time until the last
+// ends.
 double Throughput(const SimOptions& options, const sim::FleetOptions& fleet, sim::Trace trace) {
   for (sim::TraceRequest& request : trace.requests) request.arrival = {};
   sim::FleetOptions saturated = fleet;
@@ -66,7 +67,8 @@ absl::Status FitLoad(const SimOptions& options, const sim::FleetOptions& fleet, 
   if (options.scale > 1) sim::Scale(trace, options.scale);
   const double now = RateOf(trace);
   if (options.rate == 0 && options.utilisation == 0) return absl::OkStatus();
-  if (now == 0) return absl::InvalidArgumentError("--rate and --utilisation need requests that come over a time");
+  if (now == 0)
+    return absl::InvalidArgumentError("--rate and --utilisation need requests that come over a time");
   const double wanted =
       options.rate > 0 ? options.rate : options.utilisation * Throughput(options, fleet, trace);
   sim::SpeedUp(trace, wanted / now);
@@ -75,7 +77,8 @@ absl::Status FitLoad(const SimOptions& options, const sim::FleetOptions& fleet, 
 
 std::string ProgressLine(const SimRun& run, size_t done, size_t all, Duration since) {
   const double left = ToSeconds(since) / static_cast<double>(done) * static_cast<double>(all - done);
-  return absl::StrCat(done, "/", all, "  ", run.policy, "  about ", static_cast<int64_t>(left + 0.5), " s left");
+  return absl::StrCat(done, "/", all, "  ", run.policy, "  about ", static_cast<int64_t>(left + 0.5),
+                      " s left");
 }
 
 }  // namespace
@@ -145,9 +148,11 @@ void PrintSimHeader(const SimOptions& options, const SimSetup& setup) {
   const sim::TraceTotals totals = sim::Totals(trace);
   const auto& replica = setup.fleet.replica;
   std::printf("seed %llu", static_cast<unsigned long long>(options.seed));
-  if (options.seeds > 1) std::printf(" to %llu", static_cast<unsigned long long>(options.seed) + options.seeds - 1);
+  if (options.seeds > 1)
+    std::printf(" to %llu", static_cast<unsigned long long>(options.seed) + options.seeds - 1);
   std::printf(
-      "\n%s: %lld requests, %lld prompt tokens of their own (whole prompts, less what turns repeat), %lld output "
+      "\n%s: %lld requests, %lld prompt tokens of their own (whole prompts, less what turns repeat), %lld "
+      "output "
       "tokens, last arrival %.1f s\n",
       trace.name.c_str(), static_cast<long long>(totals.requests),
       static_cast<long long>(totals.own_prompt_tokens), static_cast<long long>(totals.output_tokens),
@@ -164,22 +169,28 @@ void AddSimOptions(CLI::App& command, SimOptions& options) {
   command.add_option("--workload", options.workload,
                      "chat, roleplay, agents, back-to-back, prefixes, zipf or rag, with fields: "
                      "chat:sessions=200,turns=10,clients=20 (sim/workload.h has them all)");
-  command.add_option("--limit", options.limit, "First requests of the trace only")->check(CLI::NonNegativeNumber);
+  command.add_option("--limit", options.limit, "First requests of the trace only")
+      ->check(CLI::NonNegativeNumber);
   command.add_option("--time-unit", options.time_unit, "Of a JSONL trace's times, where it does not say")
       ->check(CLI::IsMember({"s", "ms", "us"}))
       ->capture_default_str();
   command.add_option("--speed", options.speed, "Arrivals so many times as fast")->check(CLI::PositiveNumber);
-  command.add_option("--scale", options.scale,
-                     "So many copies of each request at the same time, which share nothing")
+  command
+      .add_option("--scale", options.scale,
+                  "So many copies of each request at the same time, which share nothing")
       ->check(CLI::Range(1, 100'000));
-  auto* const rate = command.add_option("--rate", options.rate, "Requests a second")->check(CLI::PositiveNumber);
-  command.add_option("--utilisation", options.utilisation,
-                     "Load as a share of what the fleet does, under the first policy, when all requests are there at "
-                     "once")
+  auto* const rate =
+      command.add_option("--rate", options.rate, "Requests a second")->check(CLI::PositiveNumber);
+  command
+      .add_option(
+          "--utilisation", options.utilisation,
+          "Load as a share of what the fleet does, under the first policy, when all requests are there at "
+          "once")
       ->check(CLI::Range(0.01, 10.0))
       ->excludes(rate);
-  command.add_option("--fidelity", options.fidelity,
-                     "step: every engine step; queue: decode steps many at a time, much faster")
+  command
+      .add_option("--fidelity", options.fidelity,
+                  "step: every engine step; queue: decode steps many at a time, much faster")
       ->check(CLI::IsMember({"step", "queue"}))
       ->capture_default_str();
   command.add_option("--replicas", options.replicas)->check(CLI::Range(1, 100'000))->capture_default_str();
@@ -196,7 +207,9 @@ void AddSimOptions(CLI::App& command, SimOptions& options) {
   command.add_option("--policy", options.policies, "One or more, comma-separated")
       ->delimiter(',')
       ->capture_default_str();
-  command.add_option("--preset", options.preset, "Card and model class: {a100,h100,h200,l40s}-{8b,70b}; estimates")
+  command
+      .add_option("--preset", options.preset,
+                  "Card and model class: {a100,h100,h200,l40s}-{8b,70b}; estimates")
       ->capture_default_str();
   command.add_option("--seed", options.seed, "Same seed, same run; without: a random one")
       ->each([&options](const std::string&) { options.seed_given = true; });

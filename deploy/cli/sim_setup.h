@@ -1,5 +1,5 @@
-// What the commands of `kvring sim` share: options of trace, fleet and load; a checked setup made of them; and
-// simulations, one per policy and seed, side by side on as many threads as asked for.
+// What the commands of `kvring sim` share: options of trace, fleet and load; a checked setup made of them;
+// and simulations, one per policy and seed, side by side on as many threads as asked for.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -49,9 +49,7 @@ struct SimSetup {
   std::vector<sim::Trace> traces;
   sim::FleetOptions fleet;
 
-  const sim::Trace& trace_of(size_t seed_index) const {
-    return traces[traces.size() == 1 ? 0 : seed_index];
-  }
+  const sim::Trace& trace_of(size_t seed_index) const { return traces[traces.size() == 1 ? 0 : seed_index]; }
 };
 /// InvalidArgument, naming the option, or the trace's file, line and field. Draws the seed where none is
 /// given.

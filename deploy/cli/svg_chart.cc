@@ -28,18 +28,18 @@ std::string Open(double height) {
 }
 
 std::string Text(double x, double y, const char* anchor, const std::string& text) {
-  return absl::StrFormat("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" fill=\"#333\">%s</text>\n", x, y, anchor,
-                         EscapeMarkup(text));
+  return absl::StrFormat("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" fill=\"#333\">%s</text>\n", x, y,
+                         anchor, EscapeMarkup(text));
 }
 
 std::string Line(double x1, double y1, double x2, double y2, const char* colour) {
-  return absl::StrFormat("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", x1, y1, x2, y2,
-                         colour);
+  return absl::StrFormat("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", x1, y1,
+                         x2, y2, colour);
 }
 
 std::string Box(double x, double y, double width, double height, const std::string& colour) {
-  return absl::StrFormat("<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"/>\n", x, y, width,
-                         height, colour);
+  return absl::StrFormat("<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"/>\n", x, y,
+                         width, height, colour);
 }
 
 // A round number at or above x: 1, 2 or 5 times a power of ten.
@@ -79,8 +79,8 @@ std::string EscapeMarkup(const std::string& text) {
   return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
-std::string LineChart(const std::string& x_label, const std::string& y_label, const std::vector<Series>& series,
-                      bool log_x) {
+std::string LineChart(const std::string& x_label, const std::string& y_label,
+                      const std::vector<Series>& series, bool log_x) {
   constexpr double kTop = 20, kHeight = 220;
   const Axis axis = AxisOf(series, log_x);
   double most = 0;
@@ -91,16 +91,19 @@ std::string LineChart(const std::string& x_label, const std::string& y_label, co
   std::string svg = Open(kTop + kHeight + 50);
   for (int i = 0; i <= kTicks; ++i) {
     const double share = static_cast<double>(i) / kTicks, y = kTop + kHeight * (1 - share);
-    absl::StrAppend(&svg, Line(kLeft, y, kLeft + kPlot, y, "#ddd"),
-                    Text(kLeft - 8, y + 4, "end", absl::StrFormat("%.4g", top * share)),
-                    Text(kLeft + kPlot * share, kTop + kHeight + 18, "middle", absl::StrFormat("%.4g", axis.At(share))));
+    absl::StrAppend(
+        &svg, Line(kLeft, y, kLeft + kPlot, y, "#ddd"),
+        Text(kLeft - 8, y + 4, "end", absl::StrFormat("%.4g", top * share)),
+        Text(kLeft + kPlot * share, kTop + kHeight + 18, "middle", absl::StrFormat("%.4g", axis.At(share))));
   }
   absl::StrAppend(&svg, Text(kLeft + kPlot / 2, kTop + kHeight + 38, "middle", x_label),
                   Text(kLeft, kTop - 7, "start", y_label));
   for (size_t i = 0; i < series.size(); ++i) {
-    absl::StrAppend(&svg, "<polyline fill=\"none\" stroke-width=\"1.8\" stroke=\"", Colour(i), "\" points=\"");
+    absl::StrAppend(&svg, "<polyline fill=\"none\" stroke-width=\"1.8\" stroke=\"", Colour(i),
+                    "\" points=\"");
     for (const auto& [x, y] : series[i].points)
-      absl::StrAppendFormat(&svg, "%.1f,%.1f ", kLeft + kPlot * axis.Place(x), kTop + kHeight * (1 - y / top));
+      absl::StrAppendFormat(&svg, "%.1f,%.1f ", kLeft + kPlot * axis.Place(x),
+                            kTop + kHeight * (1 - y / top));
     const double at = kTop + 12 + 18 * static_cast<double>(i);
     absl::StrAppend(&svg, "\"/>\n", Box(kLeft + kPlot + 10, at - 8, 12, 8, Colour(i)),
                     Text(kLeft + kPlot + 27, at, "start", series[i].name));
@@ -133,7 +136,8 @@ std::string BarChart(const std::string& x_label, const std::vector<std::string>&
       absl::StrAppend(&svg, Box(x, y, width, kRow - 8, Colour(i)));
       x += width;
     }
-    absl::StrAppend(&svg, Text(kLeft - 8, y + 13, "end", bars[row].name), Text(x + 6, y + 13, "start", bars[row].text));
+    absl::StrAppend(&svg, Text(kLeft - 8, y + 13, "end", bars[row].name),
+                    Text(x + 6, y + 13, "start", bars[row].text));
   }
   for (const auto& [name, value] : marks) {
     const double x = kLeft + kPlot * value / top;
@@ -155,7 +159,8 @@ std::string StripChart(const std::vector<std::vector<double>>& rows, double most
   std::string svg = Open(bottom + 24);
   for (size_t row = 0; row < rows.size(); ++row) {
     const double y = kTop + row_height * static_cast<double>(row);
-    if (rows.size() <= 40) absl::StrAppend(&svg, Text(kLeft - 8, y + 11, "end", absl::StrCat("replica ", row)));
+    if (rows.size() <= 40)
+      absl::StrAppend(&svg, Text(kLeft - 8, y + 11, "end", absl::StrCat("replica ", row)));
     const double width = kPlot / static_cast<double>(rows[row].size());
     for (size_t i = 0; i < rows[row].size(); ++i) {
       const int shade = 255 - static_cast<int>(std::min(rows[row][i] / most, 1.0) * 215);

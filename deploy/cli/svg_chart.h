@@ -13,8 +13,8 @@ struct Series {
   std::vector<std::pair<double, double>> points;  // x ascending
 };
 /// Lines with a legend. `log_x`: x on a logarithmic axis, all x above 0. y runs from 0.
-std::string LineChart(const std::string& x_label, const std::string& y_label, const std::vector<Series>& series,
-                      bool log_x);
+std::string LineChart(const std::string& x_label, const std::string& y_label,
+                      const std::vector<Series>& series, bool log_x);
 
 struct Bar {
   std::string name;

@@ -150,7 +150,8 @@ int AllowedStreams() {
 }
 
 bool Ready(uint16_t port) {
-  for (int i = 0; i < 100; ++i, ::usleep(50'000)) {
+  const kvring::Instant until = kvring::Now() + std::chrono::seconds(10);
+  while (kvring::Now() < until) {
     RawSocket client = RawSocket::Connect(port);
     if (client.open() && client.Send(Post(false, 0)) && client.ReadUntil("\r\n").starts_with("HTTP/1.1 200"))
       return true;
