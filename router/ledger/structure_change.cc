@@ -78,9 +78,9 @@ std::string_view WithoutRecordEnd(std::string_view record) { return record.subst
 }  // namespace
 
 std::optional<StructureChange> HeaderChange(std::string_view a, std::string_view b, size_t parting) {
-  using namespace std::string_view_literals;
+  constexpr std::string_view kMarks("<[#:|\n\0", 7);
   const std::string_view header = a.substr(parting);
-  const bool marked = header.find_first_of("<[#:|\n\0"sv) != std::string_view::npos;
+  const bool marked = header.find_first_of(kMarks) != std::string_view::npos;
   if (header.size() > kMaxHeaderBytes || !marked || b.size() <= a.size() || !b.ends_with(header))
     return std::nullopt;
   return StructureChange{DivergenceClass::kPromptHeader, {parting, a.size()}, {parting, parting}};
