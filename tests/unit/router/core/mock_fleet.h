@@ -39,6 +39,7 @@ struct MockWorkload {
   int64_t prefill_ns_per_byte = 5'000;
   std::vector<double> slowness;  // per backend; empty: all 1
   bool session_keys = false;
+  std::string answer;  // that the router reads; what comes back with the next turn is another text
   uint64_t seed = 1;
   std::string policy = "cache-aware";
 };
@@ -252,10 +253,12 @@ class MockFleet {
     Job& job = jobs_[id];
     const auto prompt = static_cast<int32_t>(job.chain.size() * 16),
                cached = static_cast<int32_t>(job.cached * 16);
-    router_->OnComplete(
-        RequestId{id},
-        {.usage = UsageReport{.prompt_tokens = prompt, .completion_tokens = 4, .cached_tokens = cached}},
-        At(now_));
+    router_->OnComplete(RequestId{id},
+                        {.usage = UsageReport{.prompt_tokens = prompt,
+                                              .completion_tokens = 4,
+                                              .cached_tokens = cached,
+                                              .generated_bytes = w_.answer}},
+                        At(now_));
     Backend& b = backends_[static_cast<size_t>(job.backend)];
     ++b.answers;
     b.answers_after += job.after_event;

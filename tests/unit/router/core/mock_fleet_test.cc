@@ -36,6 +36,12 @@ TEST(MockFleet, Base_NoSessionKey_HitsAndBalance) {
   EXPECT_LE(r.max_over_mean, 1.15);
 }
 
+TEST(MockFleet, Base_AnswersComeBackChanged_TurnsStayTogether) {
+  const MockResult r = Median({.answer = "assistant\x1ftok tok tok tok"}, "other answers");
+  EXPECT_GE(r.hit, 0.885);
+  EXPECT_LE(r.max_over_mean, 1.15);
+}
+
 TEST(MockFleet, Tight_CapacityUnknownToTheRouter_HitsAndBalance) {
   const MockResult r = Median({.capacity_blocks = 3000}, "tight");
   EXPECT_GE(r.hit, 0.865);
