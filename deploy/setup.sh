@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 build_packages=(
   g++ cmake ninja-build ccache mold pkg-config git ca-certificates python3 python3-venv
   libabsl-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
-  libboost1.81-dev libboost-json1.81-dev libsimdjson-dev libxxhash-dev libmimalloc-dev libyaml-cpp-dev libcli11-dev
+  libboost1.81-dev libboost-context1.81-dev libboost-json1.81-dev libsimdjson-dev libxxhash-dev libmimalloc-dev libyaml-cpp-dev libcli11-dev
   libpcre2-dev libzmq3-dev libicu-dev libssl-dev libzstd-dev zlib1g-dev libgtest-dev libgmock-dev)
 test_packages=(clang-format curl procps chromium)
 

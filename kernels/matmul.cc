@@ -44,6 +44,7 @@ void MatMul(Isa isa, ThreadPool& pool, const Activations& x, std::span<const Mat
   tiles.clear();
   for (const MatMulOutput& output : outputs) {
     KVRING_CHECK(output.weights->cols() == x.cols());
+    KVRING_CHECK(output.weights->format() != WeightFormat::kBf16Rows);
     AddTiles(x, output, tiles);
   }
   std::span<const MatMulTile> all = tiles;

@@ -170,6 +170,8 @@ void RunRows(WeightFormat format, const Corner& c, TileResult& y) {
       return RunU4<R>(c, y);
     case WeightFormat::kU8:
       return RunU8<R>(c, y);
+    case WeightFormat::kBf16Rows:
+      break;  // refused by MatMul
   }
 }
 

@@ -286,6 +286,8 @@ void MatMulTileAvx512(const MatMulTile& tile) {
       return RunTile<TileU4>(tile);
     case WeightFormat::kU8:
       return RunTile<TileU8>(tile);
+    case WeightFormat::kBf16Rows:
+      break;  // refused by MatMul
   }
 }
 

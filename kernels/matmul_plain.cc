@@ -74,6 +74,8 @@ float Dot(const MatMulTile& tile, int64_t row, int64_t out) {
       return DotU4(panel, lane, quant, blocks);
     case WeightFormat::kU8:
       return DotU8(panel, lane, quant, blocks);
+    case WeightFormat::kBf16Rows:
+      break;  // refused by MatMul
   }
   return 0;
 }

@@ -74,6 +74,17 @@ PackedMatrix PackedMatrix::PackBf16(Shape shape, RowSource<float> source) {
   return matrix;
 }
 
+PackedMatrix PackedMatrix::PackBf16Rows(Shape shape, RowSource<float> source) {
+  PackedMatrix matrix(WeightFormat::kBf16Rows, shape, shape.cols * kPanelRows * 2);
+  std::vector<float> values(static_cast<size_t>(shape.cols));
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    source(row, values);
+    Bf16Bits* out = matrix.data_.as<Bf16Bits>() + row * shape.cols;
+    for (int64_t k = 0; k < shape.cols; ++k) out[k] = FloatToBf16(values[static_cast<size_t>(k)]);
+  }
+  return matrix;
+}
+
 PackedMatrix PackedMatrix::PackU4(Shape shape, RowSource<U4Block> source) {
   KVRING_CHECK(shape.cols % kQuantBlock == 0);
   PackedMatrix matrix(WeightFormat::kU4, shape, shape.cols / kQuantBlock * kU4BlockBytes);

@@ -8,6 +8,7 @@
 //          holds column 4g+i in its low and column 16+4g+i in its high nibble (320 bytes)
 //   kU8    panel = cols/32 x ([8 x 16 x 4 bytes] [16 d f16])       w = d*(q - 128), q 0..255; group g holds
 //   4g..4g+3
+//   kBf16Rows  rows x cols bf16 as they are: for devices, which have matmuls of their own; none here takes it
 // The last panel is filled up with zero rows. Q4_0/Q4_1 become kU4 and Q8_0 kU8 without loss; everything else
 // can become kBf16 or kF32. Immutable after packing; safe from many threads.
 #pragma once
@@ -27,7 +28,7 @@ constexpr int kQuantBlock = 32;
 constexpr int kU4BlockBytes = 320;
 constexpr int kU8BlockBytes = 544;
 
-enum class WeightFormat { kF32, kBf16, kU4, kU8 };
+enum class WeightFormat { kF32, kBf16, kU4, kU8, kBf16Rows };
 
 /// 32 columns of one row.
 struct U4Block {
@@ -53,6 +54,7 @@ class PackedMatrix {
   /// The source fills one row at a time; quantised formats need cols % 32 == 0, bf16 cols % 2 == 0.
   static PackedMatrix PackF32(Shape shape, RowSource<float> source);
   static PackedMatrix PackBf16(Shape shape, RowSource<float> source);
+  static PackedMatrix PackBf16Rows(Shape shape, RowSource<float> source);
   static PackedMatrix PackU4(Shape shape, RowSource<U4Block> source);
   static PackedMatrix PackU8(Shape shape, RowSource<U8Block> source);
 
@@ -63,6 +65,8 @@ class PackedMatrix {
   int64_t panel_bytes() const { return panel_bytes_; }
   const std::byte* panel(int64_t i) const { return data_.as<std::byte>() + i * panel_bytes_; }
   size_t size_bytes() const { return data_.size_bytes(); }
+  /// Of kBf16Rows: rows() * cols() numbers.
+  const Bf16Bits* bf16_rows() const { return data_.as<Bf16Bits>(); }
   /// Whether activations are taken as int8 blocks.
   bool quantised() const { return format_ == WeightFormat::kU4 || format_ == WeightFormat::kU8; }
 

@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 
 deploy/setup.sh tests
 export KVRING_MODEL=${KVRING_MODEL:-${XDG_CACHE_HOME:-$HOME/.cache}/kvring/SmolLM2-135M-Instruct.Q4_1.gguf}
+KVRING_CUDA_ROOT=$(deploy/cuda_toolkit.sh)
+export KVRING_CUDA_ROOT
 full=OFF
 [ "${1:-}" = --full ] && full=ON
 

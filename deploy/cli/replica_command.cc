@@ -61,7 +61,8 @@ void AddReplica(CLI::App& app, Action& action) {
   command->add_option("--listen", replica.listen, "HTTP address:port; port 0: any")->capture_default_str();
   command->add_option("--grpc-listen", replica.grpc_listen, "gRPC address:port; port 0: any")
       ->capture_default_str();
-  command->add_option("--device", replica.device, "cpu")->capture_default_str();
+  command->add_option("--device", replica.device, "cpu, or cuda[:N] in a build with CUDA")
+      ->capture_default_str();
   auto* tokens = command->add_option("--kv-tokens", replica.kv_tokens, "room of the KV pool in tokens")
                      ->check(CLI::PositiveNumber);
   command->add_option("--kv-memory", options->kv_memory, "room of the KV pool in bytes, like 2GiB")

@@ -28,6 +28,7 @@ PackedMatrix Pack(const PackJob& job, Precision precision) {
     DequantizeRow(tensor, job.first_row + row, out);
   };
   if (precision == Precision::kFp32) return PackedMatrix::PackF32(shape, floats);
+  if (precision == Precision::kBf16Rows) return PackedMatrix::PackBf16Rows(shape, floats);
   switch (tensor.type) {
     case TensorType::kQ4_0:
     case TensorType::kQ4_1:

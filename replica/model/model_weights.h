@@ -1,7 +1,8 @@
 // ModelWeights: the weights of a model packed for the kernels, once, at load. kFp32 dequantises everything
 // (the exact path); kFast keeps the file's 4- and 8-bit blocks (Q4_0, Q4_1, Q8_0) and rounds the other types
-// to bf16. A missing output matrix means that it is tied to the embedding. Parts that a family lacks are
-// empty. Errors name the file and the tensor; a tensor that no part uses is one. Immutable after Load.
+// to bf16; kBf16Rows rounds everything to bf16, row by row, for a device. A missing output matrix means that
+// it is tied to the embedding. Parts that a family lacks are empty. Errors name the file and the tensor; a
+// tensor that no part uses is one. Immutable after Load.
 #pragma once
 
 #include <map>
@@ -17,7 +18,7 @@
 
 namespace kvring::replica {
 
-enum class Precision { kFp32, kFast };
+enum class Precision { kFp32, kFast, kBf16Rows };
 
 /// The tensors of a model under the names of GGUF, whatever file they come from.
 struct ModelTensors {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +18,9 @@
 #include "common/runtime/log.h"
 #include "common/status_macros.h"
 #include "replica/model/cpu_executor.h"
+#if KVRING_CUDA
+#include "replica/model/cuda_executor.h"
+#endif
 #include "replica/model/host_block_store.h"
 #include "replica/server/grpc_service.h"
 #include "replica/server/http_service.h"
@@ -38,11 +44,7 @@ absl::StatusOr<int64_t> PoolTokens(const ReplicaOptions& options, const ModelCon
                                                  " tokens is less than one block of ", options.block_size));
 }
 
-absl::StatusOr<std::unique_ptr<CpuExecutor>> LoadExecutor(const ReplicaOptions& options) {
-  if (options.device != "cpu") {
-    return absl::UnimplementedError(
-        absl::StrCat("--device ", options.device, ": this build serves on cpu only"));
-  }
+absl::StatusOr<std::unique_ptr<CpuExecutor>> LoadCpuExecutor(const ReplicaOptions& options) {
   KVRING_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options.model_path));
   CpuOptions cpu;
   cpu.block_size = options.block_size;
@@ -55,6 +57,40 @@ absl::StatusOr<std::unique_ptr<CpuExecutor>> LoadExecutor(const ReplicaOptions& 
   return CpuExecutor::Load(std::move(source), cpu);
 }
 
+// "cuda" or "cuda:N"; nullopt for anything else.
+std::optional<int> CudaDevice(std::string_view device) {
+  constexpr std::string_view kCuda = "cuda";
+  if (device == kCuda) return 0;
+  if (!device.starts_with("cuda:")) return std::nullopt;
+  device.remove_prefix(kCuda.size() + 1);
+  int number = 0;
+  const auto [end, error] = std::from_chars(device.data(), device.data() + device.size(), number);
+  const bool whole = error == std::errc() && end == device.data() + device.size() && number >= 0;
+  return whole ? std::optional(number) : std::nullopt;
+}
+
+absl::StatusOr<std::unique_ptr<Executor>> LoadCudaExecutor(const ReplicaOptions& options, int device) {
+#if KVRING_CUDA
+  if (options.exact || !options.kv_type.empty() || options.host_tier_bytes > 0) {
+    return absl::InvalidArgumentError(
+        "--device cuda: weights, keys and values are bf16; no --exact, --kv-type or --host-tier");
+  }
+  CudaOptions cuda{.device = device,
+                   .kv_tokens = options.kv_tokens,
+                   .block_size = options.block_size,
+                   .threads = options.threads};
+  if (options.kv_bytes > 0) {
+    KVRING_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options.model_path));
+    KVRING_ASSIGN_OR_RETURN(cuda.kv_tokens, PoolTokens(options, source.config(), kernels::KvType::kBf16));
+  }
+  return CudaExecutor::Load(options.model_path, cuda);
+#else
+  (void)options;
+  return absl::UnimplementedError(
+      absl::StrCat("--device cuda:", device, ": this build has no CUDA (configure with the preset cuda)"));
+#endif
+}
+
 }  // namespace
 
 class ReplicaServer::Impl {
@@ -62,7 +98,7 @@ class ReplicaServer::Impl {
   absl::Status Start(const ReplicaOptions& options) {
     KVRING_ASSIGN_OR_RETURN(model_,
                             ServedModel::Load(options.model_path, options.model_name, options.chat_template));
-    KVRING_ASSIGN_OR_RETURN(executor_, LoadExecutor(options));
+    KVRING_RETURN_IF_ERROR(LoadExecutor(options));
     if (executor_->limits().vocab_size != model_->tokenizer().vocab_size()) {
       return absl::InvalidArgumentError(absl::StrCat(options.model_path, ": the tokenizer has ",
                                                      model_->tokenizer().vocab_size(), " tokens, the model ",
@@ -105,6 +141,22 @@ class ReplicaServer::Impl {
   }
 
  private:
+  absl::Status LoadExecutor(const ReplicaOptions& options) {
+    if (options.device == "cpu") {
+      KVRING_ASSIGN_OR_RETURN(std::unique_ptr<CpuExecutor> cpu, LoadCpuExecutor(options));
+      cpu_ = cpu.get();
+      executor_ = std::move(cpu);
+      return absl::OkStatus();
+    }
+    const std::optional<int> device = CudaDevice(options.device);
+    if (!device.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--device ", options.device, ": is neither cpu nor cuda[:N]"));
+    }
+    KVRING_ASSIGN_OR_RETURN(executor_, LoadCudaExecutor(options, *device));
+    return absl::OkStatus();
+  }
+
   absl::Status OpenHostTier(const ReplicaOptions& options, EngineOptions& engine) {
     if (options.host_tier_bytes == 0) return absl::OkStatus();
     if (executor_->limits().window > 0) {
@@ -112,9 +164,9 @@ class ReplicaServer::Impl {
                                                      executor_->limits().window,
                                                      " tokens at most, which stay in the pool; no tier"));
     }
-    KVRING_ASSIGN_OR_RETURN(host_store_, HostBlockStore::Open(executor_->kv_pool(),
-                                                              {options.host_tier_bytes, options.host_tier_dir,
-                                                               executor_->kv_fingerprint()}));
+    KVRING_ASSIGN_OR_RETURN(
+        host_store_, HostBlockStore::Open(cpu_->kv_pool(), {options.host_tier_bytes, options.host_tier_dir,
+                                                            cpu_->kv_fingerprint()}));
     KVRING_ASSIGN_OR_RETURN(engine.host_tier.restored, host_store_->Restore());
     engine.host_tier.slots = host_store_->slots();
     engine.host_tier.store = host_store_.get();
@@ -169,7 +221,8 @@ class ReplicaServer::Impl {
   const Epoch epoch_{RandomSeed()};
   MetricRegistry metrics_;
   std::unique_ptr<ServedModel> model_;
-  std::unique_ptr<CpuExecutor> executor_;
+  std::unique_ptr<Executor> executor_;
+  CpuExecutor* cpu_ = nullptr;  // the same, where it is one
   std::unique_ptr<HostBlockStore> host_store_;
   std::unique_ptr<EngineLoop> loop_;
   std::unique_ptr<HttpService> http_service_;

@@ -34,6 +34,9 @@ Weights MakeWeights(WeightFormat format, PackedMatrix::Shape shape, Random& rand
       for (float& value : w.values) value = Bf16ToFloat(FloatToBf16(value));
       w.packed = PackedMatrix::PackBf16(shape, floats);
       break;
+    case WeightFormat::kBf16Rows:
+      ADD_FAILURE() << "for devices";
+      break;
     case WeightFormat::kU4:
       w.packed = PackedMatrix::PackU4(shape, [&](int64_t row, std::span<U4Block> blocks) {
         for (size_t b = 0; b < blocks.size(); ++b) {

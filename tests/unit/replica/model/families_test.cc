@@ -13,6 +13,7 @@
 #include "replica/model/dequantize.h"
 #include "replica/model/hf_tensors.h"
 #include "tests/unit/replica/model/gguf_writer.h"
+#include "tests/unit/replica/model/golden_logits.h"
 #include "tests/unit/replica/model/greedy_run.h"
 
 namespace kvring::replica {
@@ -20,41 +21,6 @@ namespace {
 
 using testing::HasSubstr;
 using Type = GgufValueType;
-
-std::string FolderOf(const std::string& family) {
-  return KVRING_SOURCE_DIR "/tests/unit/replica/model/testdata/families/" + family;
-}
-
-struct Golden {
-  std::vector<TokenId> ids;
-  std::vector<std::pair<int32_t, std::vector<float>>> logits;  // by position
-};
-
-Golden LoadGolden(const std::string& family) {
-  const boost::json::value root = LoadTestJson("families/" + family + "/golden.json");
-  Golden golden;
-  for (const auto& id : root.at("ids").as_array()) golden.ids.push_back(id.to_number<TokenId>());
-  for (const auto& [position, row] : root.at("logits").as_object()) {
-    std::vector<float> logits;
-    for (const auto& value : row.as_array()) logits.push_back(value.to_number<float>());
-    golden.logits.emplace_back(std::stoi(std::string(position)), std::move(logits));
-  }
-  return golden;
-}
-
-// check(logit, golden logit) for all of them; tokens are fed in chunks, cut so that each golden position ends
-// one.
-void ForEachLogit(CpuExecutor& executor, const Golden& golden, int32_t chunk,
-                  const std::function<void(float, float)>& check) {
-  GreedyRun run(executor, 5);
-  Running s = run.Start({});
-  for (const auto& [position, expected] : golden.logits) {
-    s.tokens.assign(golden.ids.begin(), golden.ids.begin() + position + 1);
-    run.Prefill(s, chunk);
-    ASSERT_EQ(s.logits.size(), expected.size());
-    for (size_t i = 0; i < expected.size(); ++i) check(s.logits[i], expected[i]);
-  }
-}
 
 float LargestError(CpuExecutor& executor, const Golden& golden, int32_t chunk) {
   float worst = 0;

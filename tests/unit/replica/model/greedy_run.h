@@ -77,7 +77,7 @@ struct Running {
 
 class GreedyRun {
  public:
-  explicit GreedyRun(CpuExecutor& executor, uint64_t seed = 1) : executor_(executor) {
+  explicit GreedyRun(Executor& executor, uint64_t seed = 1) : executor_(executor) {
     for (int32_t b = 0; b < executor.limits().num_blocks; ++b) free_.push_back(BlockId{b});
     Random random(seed);
     for (size_t i = free_.size(); i > 1; --i) std::swap(free_[i - 1], free_[random.Below(i)]);
@@ -130,7 +130,7 @@ class GreedyRun {
     }
   }
 
-  CpuExecutor& executor_;
+  Executor& executor_;
   std::vector<BlockId> free_;
 };
 

@@ -1,0 +1,63 @@
+// Keys and values on the device: one pool of bf16, [layer][block][keys, values][kv_head][slot][head_dim], so
+// that a head's slots of a block are one contiguous run, read by warps a row at a time. FinishHeads is what
+// lies between the QKV matmul and attention: biases, norms of heads, rotation, and the write into the pool.
+// PagedAttention reads through block tables: causal, grouped queries, sliding window; any mix of prefill
+// chunks and decodes, one block of 128 threads per row and query head, whose four warps take the positions in
+// turn, each with an online softmax (Dao 2022), merged at the end. Reference: attention.h, rope.h.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/device.h"
+
+namespace kvring::kernels::cuda {
+
+struct PagedKv {
+  uint16_t* data;
+  int num_blocks;
+  int block_size;
+  int kv_heads;
+  int head_dim;  // at most 256
+
+  int64_t half_block_elements() const { return static_cast<int64_t>(kv_heads) * block_size * head_dim; }
+  int64_t layer_elements() const { return 2 * half_block_elements() * num_blocks; }
+};
+
+/// One token of the step per row, on the device.
+struct StepRows {
+  const int32_t* position;
+  const int32_t* block;  // where its keys and values go …
+  const int32_t* slot;
+  const int32_t* table;  // … and where its sequence's block table begins in `tables`
+  const int32_t* tables;
+  int rows;
+};
+
+struct HeadsArguments {
+  float* q;        // rows x heads x head_dim, finished in place
+  const float* k;  // rows x kv_heads x head_dim
+  const float* v;
+  const float* q_bias;  // null: none
+  const float* k_bias;
+  const float* v_bias;
+  const float* q_norm;  // head_dim; null: none
+  const float* k_norm;
+  float epsilon;
+  const float* rope;  // per position head_dim / 2 cosines, then sines; null: no rotation
+  bool adjacent_pairs;
+  int heads;
+};
+void FinishHeads(Stream& stream, const PagedKv& kv, int layer, const StepRows& rows,
+                 const HeadsArguments& arguments);
+
+struct AttentionArguments {
+  const float* q;
+  int heads;
+  float scale;
+  int window;     // 0: none
+  uint16_t* out;  // rows x heads x head_dim, bf16
+};
+void PagedAttention(Stream& stream, const PagedKv& kv, int layer, const StepRows& rows,
+                    const AttentionArguments& arguments);
+
+}  // namespace kvring::kernels::cuda
