@@ -23,7 +23,8 @@ class CudaStream final : public Stream {
  public:
   absl::Status Open(int number) {
     int count = 0;
-    if (absl::Status status = StatusOf(cudaGetDeviceCount(&count), "no CUDA device can be used"); !status.ok())
+    if (absl::Status status = StatusOf(cudaGetDeviceCount(&count), "no CUDA device can be used");
+        !status.ok())
       return status;
     if (number < 0 || number >= count) {
       return absl::NotFoundError("cuda:" + std::to_string(number) + ": this machine has " +
@@ -37,8 +38,8 @@ class CudaStream final : public Stream {
     cudaFuncAttributes attributes;
     const cudaError_t built = cudaFuncGetAttributes(&attributes, ProbeKernel);
     if (built != cudaSuccess) {
-      return absl::UnimplementedError("cuda:" + std::to_string(number) + ": " + name_ + " (compute capability " +
-                                      std::to_string(properties.major) + "." +
+      return absl::UnimplementedError("cuda:" + std::to_string(number) + ": " + name_ +
+                                      " (compute capability " + std::to_string(properties.major) + "." +
                                       std::to_string(properties.minor) + "): " + cudaGetErrorString(built));
     }
     Remember(cudaStreamCreate(&stream_));
@@ -88,10 +89,9 @@ class CudaStream final : public Stream {
   void Multiply(const Gemm& g) override {
     const float one = 1;
     const float beta = g.add ? 1 : 0;
-    const cublasStatus_t status =
-        cublasGemmEx(blas_, CUBLAS_OP_T, CUBLAS_OP_N, g.outputs, g.rows, g.inputs, &one, g.w, CUDA_R_16BF,
-                     g.inputs, g.x, CUDA_R_16BF, g.inputs, &beta, g.y, CUDA_R_32F, g.outputs,
-                     CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    const cublasStatus_t status = cublasGemmEx(
+        blas_, CUBLAS_OP_T, CUBLAS_OP_N, g.outputs, g.rows, g.inputs, &one, g.w, CUDA_R_16BF, g.inputs, g.x,
+        CUDA_R_16BF, g.inputs, &beta, g.y, CUDA_R_32F, g.outputs, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
     if (status != CUBLAS_STATUS_SUCCESS) Remember(cudaErrorUnknown);
   }
 

@@ -37,7 +37,6 @@ __device__ inline void Rotate(const float* rope, bool adjacent, int head_dim, fl
   __syncthreads();
 }
 
-
 // blockIdx.y: the query heads, then the key heads, then the value heads. One warp.
 __global__ void __launch_bounds__(kWarp)
     FinishHeadsKernel(PagedKv kv, int64_t layer_at, StepRows rows, HeadsArguments a) {

@@ -1,14 +1,13 @@
-#include "kernels/cuda/norm.h"
-
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/norm.h"
 
 namespace kvring::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 128;
 
-__global__ void __launch_bounds__(kThreads) RmsNormKernel(const float* x, const float* weight, float epsilon,
-                                                          int width, __nv_bfloat16* y) {
+__global__ void __launch_bounds__(kThreads)
+    RmsNormKernel(const float* x, const float* weight, float epsilon, int width, __nv_bfloat16* y) {
   __shared__ float scratch[kThreads / kWarp];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * width;
   float squares = 0;
@@ -18,9 +17,9 @@ __global__ void __launch_bounds__(kThreads) RmsNormKernel(const float* x, const 
     y[row + i] = __float2bfloat16(x[row + i] * scale * weight[i]);
 }
 
-__global__ void __launch_bounds__(kThreads) LayerNormKernel(const float* x, const float* weight,
-                                                            const float* bias, float epsilon, int width,
-                                                            __nv_bfloat16* y) {
+__global__ void __launch_bounds__(kThreads)
+    LayerNormKernel(const float* x, const float* weight, const float* bias, float epsilon, int width,
+                    __nv_bfloat16* y) {
   __shared__ float mean_scratch[kThreads / kWarp];
   __shared__ float square_scratch[kThreads / kWarp];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * width;

@@ -1,6 +1,5 @@
-#include "kernels/cuda/rows.h"
-
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/rows.h"
 
 namespace kvring::kernels::cuda {
 namespace {
@@ -51,8 +50,7 @@ __global__ void AddBiasKernel(float* x, const float* bias, int width) {
 
 __global__ void GatherRowsKernel(const float* x, const int32_t* wanted, int width, float* y) {
   const int column = Column();
-  if (column < width)
-    y[At(width, column)] = x[static_cast<int64_t>(wanted[blockIdx.y]) * width + column];
+  if (column < width) y[At(width, column)] = x[static_cast<int64_t>(wanted[blockIdx.y]) * width + column];
 }
 
 Grid GridOf(int rows, int width) { return {(width + kThreads - 1) / kThreads, rows, kThreads}; }
@@ -66,7 +64,8 @@ void Embed(Stream& stream, const EmbedArguments& a) {
 
 void Activate(Stream& stream, const ActivationArguments& a) {
   auto* y = reinterpret_cast<__nv_bfloat16*>(a.y);
-  if (a.gate == nullptr) return Launch(stream, GeluKernel, GridOf(a.rows, a.width), a.up, a.up_bias, a.width, y);
+  if (a.gate == nullptr)
+    return Launch(stream, GeluKernel, GridOf(a.rows, a.width), a.up, a.up_bias, a.width, y);
   Launch(stream, SwiGluKernel, GridOf(a.rows, a.width), a.gate, a.gate_bias, a.up, a.up_bias, a.width, y);
 }
 

@@ -66,7 +66,8 @@ TEST_F(CudaKernelsTest, Norms_EqualTheFormulas) {
     for (const bool layer : {false, true}) {
       const auto y = InEveryOrder<uint16_t>([&] {
         const auto out = *DeviceArray<uint16_t>::Make(*stream_, x.size());
-        const NormArguments a{dx.data(), dw.data(), layer ? db.data() : nullptr, 1e-5F, kRows, width, out.data()};
+        const NormArguments a{dx.data(), dw.data(), layer ? db.data() : nullptr, 1e-5F, kRows,
+                              width,     out.data()};
         layer ? LayerNorm(*stream_, a) : RmsNorm(*stream_, a);
         return Back(out);
       });
@@ -78,7 +79,8 @@ TEST_F(CudaKernelsTest, Norms_EqualTheFormulas) {
         for (int i = 0; i < width; ++i) square += (row[i] - mean) * (row[i] - mean) / width;
         for (int i = 0; i < width; ++i) {
           const auto at = static_cast<size_t>(i);
-          const double expected = (row[i] - mean) / std::sqrt(square + 1e-5) * weight[at] + (layer ? bias[at] : 0);
+          const double expected =
+              (row[i] - mean) / std::sqrt(square + 1e-5) * weight[at] + (layer ? bias[at] : 0);
           EXPECT_NEAR(Bf16ToFloat(y[static_cast<size_t>(r * width) + at]), expected,
                       std::fabs(expected) / 200 + 1e-3);
         }
@@ -209,13 +211,15 @@ class CudaAttentionTest : public CudaKernelsTest, public testing::WithParamInter
                  c.norms ? dq_norm_.data() : nullptr, c.norms ? dk_norm_.data() : nullptr, 1e-5F,
                  rope_rows_.data(), c.adjacent, c.heads});
     const auto out = *DeviceArray<uint16_t>::Make(*stream_, q.size());
-    PagedAttention(*stream_, kv_, 1, rows,
-                   {dq.data(), c.heads, 1.0F / std::sqrt(static_cast<float>(c.head_dim)), c.window, out.data()});
+    PagedAttention(
+        *stream_, kv_, 1, rows,
+        {dq.data(), c.heads, 1.0F / std::sqrt(static_cast<float>(c.head_dim)), c.window, out.data()});
     return Back(out);
   }
 
   // A head as FinishHeads should make it.
-  std::vector<double> Finished(const float* x, const float* bias, const std::vector<float>* norm, int p) const {
+  std::vector<double> Finished(const float* x, const float* bias, const std::vector<float>* norm,
+                               int p) const {
     const AttentionCase& c = GetParam();
     std::vector<float> head(x, x + c.head_dim);
     for (int d = 0; d < c.head_dim && bias != nullptr; ++d) head[static_cast<size_t>(d)] += bias[d];
@@ -225,7 +229,8 @@ class CudaAttentionTest : public CudaKernelsTest, public testing::WithParamInter
       for (size_t d = 0; d < head.size(); ++d)
         head[d] = static_cast<float>(head[d] / std::sqrt(square + 1e-5) * (*norm)[d]);
     }
-    RopePlain(c.adjacent ? RopePairs::kAdjacent : RopePairs::kHalves, rope_.row(p), c.head_dim, 1, head.data());
+    RopePlain(c.adjacent ? RopePairs::kAdjacent : RopePairs::kHalves, rope_.row(p), c.head_dim, 1,
+              head.data());
     return {head.begin(), head.end()};
   }
 
@@ -233,17 +238,16 @@ class CudaAttentionTest : public CudaKernelsTest, public testing::WithParamInter
   std::vector<double> Expected(const Sequence& s, int p, int head) const {
     const AttentionCase& c = GetParam();
     const int kv_head = head / (c.heads / c.kv_heads);
-    const auto q = Finished(s.q.data() + (p * c.heads + head) * c.head_dim, nullptr,
-                            c.norms ? &q_norm_ : nullptr, p);
+    const auto q =
+        Finished(s.q.data() + (p * c.heads + head) * c.head_dim, nullptr, c.norms ? &q_norm_ : nullptr, p);
     std::vector<double> sum(static_cast<size_t>(c.head_dim));
     double total = 0;
     for (int j = c.window > 0 ? std::max(0, p - c.window + 1) : 0; j <= p; ++j) {
       const int64_t at = (j * c.kv_heads + kv_head) * c.head_dim;
-      const auto k = Finished(s.k.data() + at, k_bias_.data() + kv_head * c.head_dim,
-                              c.norms ? &k_norm_ : nullptr, j);
+      const auto k =
+          Finished(s.k.data() + at, k_bias_.data() + kv_head * c.head_dim, c.norms ? &k_norm_ : nullptr, j);
       double dot = 0;
-      for (size_t d = 0; d < q.size(); ++d)
-        dot += q[d] * Bf16ToFloat(FloatToBf16(static_cast<float>(k[d])));
+      for (size_t d = 0; d < q.size(); ++d) dot += q[d] * Bf16ToFloat(FloatToBf16(static_cast<float>(k[d])));
       const double weight = std::exp(dot / std::sqrt(c.head_dim));
       total += weight;
       for (size_t d = 0; d < q.size(); ++d)

@@ -1,10 +1,11 @@
 // The CUDA executor on the host shim: every model family against transformers, and the soak: mixed requests
 // on a tiny pool, each equal to itself run alone.
+#include "replica/model/cuda_executor.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "replica/model/cuda_executor.h"
 #include "tests/unit/replica/engine/soak_run.h"
 #include "tests/unit/replica/model/golden_logits.h"
 
