@@ -36,7 +36,11 @@ def test_check_names_the_field(tmp_path):
     for text, named in [("api_keys:\n  - key: a\n", "api_keys[0].name"), ("api_keys:\n  - name: a\n", "api_keys[0]"),
                         ("api_keys:\n  - name: a\n    key_file: /nope\n", "api_keys[0].key_file"), ("aliases:\n  - name: a\n", "aliases[0].model"),
                         ("limits:\n  retry_share: -1\n", "limits.retry_share"), ("backends:\n  - url: ftp://x\n", "backends[0].url"),
-                        ("limits:\n  queue: 3\n", "limits.queue"), ("polcy: x\n", "polcy")]:
+                        ("limits:\n  queue: 3\n", "limits.queue"), ("polcy: x\n", "polcy"), ("decision_log_share: 2\n", "decision_log_share"),
+                        ("backends:\n  - url: http://a:1\n    weight: .nan\n", "backends[0].weight"), ("? [a]\n: 1\n", "key that is no name"),
+                        ("grpc_tls: {key_file: /nope}\n", "grpc_tls.cert_file"), ("grpc_tls: {cert_file: /nope, key_file: /nope}\n", "grpc_tls.cert_file"),
+                        ("backends:\n  - url: http://a:1\n    tls: {}\n", "backends[0].tls"),
+                        ("backends:\n  - url: grpc://a:1\n    tls: {cert_file: /nope}\n", "backends[0].tls")]:
         path = tmp_path / "bad.yaml"
         path.write_text(text)
         run = subprocess.run([BIN, "router", "--config", str(path), "--check"], capture_output=True, text=True)
