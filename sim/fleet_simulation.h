@@ -10,6 +10,11 @@
 //   at
 //                                                 most every load_report_every
 //
+// Several routers (each request comes to one, at random) share nothing but the replicas, which tell all of
+// them what they hold and how loaded they are. With faults (faults.h) routers also probe, wait for a first
+// token only as long as the decision says, and retry elsewhere. Then, once all requests have ended and the
+// last messages have come, the run is looked over for what must not be (FleetResult::violations).
+//
 // The same trace, options and seed give the same run: compare trace_hash. Every request ends exactly once, or
 // Run aborts. Pure; not thread-safe.
 #pragma once
@@ -21,6 +26,7 @@
 
 #include "common/histogram.h"
 #include "router/router.h"
+#include "sim/faults.h"
 #include "sim/replica_model.h"
 #include "sim/trace.h"
 
@@ -39,6 +45,9 @@ struct FleetOptions {
   Duration load_report_every = std::chrono::milliseconds(100);
   bool session_keys = false;  // sessions of the trace reach the router
   bool cache_events = true;   // replicas tell what they hold
+  int32_t routers = 1;
+  std::vector<Fault> faults;
+  Disturbance disturbance;
 };
 
 /// The fleet at one moment.
@@ -53,6 +62,9 @@ struct FleetSample {
 struct FleetResult {
   int64_t requests = 0;
   int64_t refused = 0;  // can never fit, or no replica takes it
+  int64_t failed = 0;   // broken after the first token
+  int64_t retries = 0;
+  Duration last_trouble{};  // when the last one was refused or failed, since the trace began
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;      // as the engines report them
   int64_t predicted_tokens = 0;   // as the router believed
@@ -71,14 +83,17 @@ struct FleetResult {
   uint64_t preemptions = 0;
   uint64_t evictions = 0;
   uint64_t trace_hash = 0;
-  std::vector<FleetSample> samples;   // about kFleetSamples, evenly over the arrivals
-  std::vector<std::string> warnings;  // of the router: what the policy lacked
+  std::vector<FleetSample> samples;     // about kFleetSamples, evenly over the arrivals
+  std::vector<std::string> violations;  // of what always holds; none, or the simulator or router has a fault
+  std::vector<std::string> warnings;    // of the router: what the policy lacked
 
   double hit_rate() const;
   double ceiling() const;
   /// Requests of the busiest replica over the mean; 0 without requests.
   double max_over_mean() const;
 };
+
+class FleetRun;
 
 class FleetSimulation {
  public:
@@ -90,8 +105,7 @@ class FleetSimulation {
   FleetResult Run();
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<FleetRun> run_;
 };
 
 }  // namespace kvring::sim

@@ -262,7 +262,23 @@ void QueueReplica::Finish(Sequence& sequence) {
                      .output_tokens = sequence.generated});
 }
 
+void QueueReplica::Cancel(uint32_t index) {
+  const auto is_it = [&](const Owned& sequence) { return sequence->request.index == index; };
+  std::erase_if(events_, [&](const ReplicaEvent& event) { return event.request == index; });
+  if (const auto it = std::ranges::find_if(running_, is_it); it != running_.end()) {
+    blocks_.Release((*it)->table);
+    running_.erase(it);
+  } else if (const auto at = std::ranges::find_if(waiting_, is_it); at != waiting_.end()) {
+    waiting_tokens_ -= (*at)->length();
+    waiting_.erase(at);
+  }
+}
+
 // ---- what others see ----
+
+ReplicaModel::Snapshot QueueReplica::CacheSnapshot() const {
+  return {ToRouter(blocks_.Snapshot()), blocks_.events().next_sequence()};
+}
 
 router::LoadReport QueueReplica::Load() const {
   int64_t pending = waiting_tokens_;

@@ -33,6 +33,8 @@ class QueueReplica final : public ReplicaModel {
   Duration Step(Instant now) override;
   std::optional<Instant> Interrupt(Instant now) override;
   StepMessage TakeMessage() override;
+  void Cancel(uint32_t index) override;
+  Snapshot CacheSnapshot() const override;
   router::LoadReport Load() const override;
   std::string CheckIntegrity() const override;
   ReplicaStats stats() const override;

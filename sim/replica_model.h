@@ -82,6 +82,14 @@ class ReplicaModel {
   virtual std::optional<Instant> Interrupt(Instant now) = 0;
   /// Of the step that has ended.
   virtual StepMessage TakeMessage() = 0;
+  /// Ends a request, if it is here; nothing more is said of it.
+  virtual void Cancel(uint32_t index) = 0;
+  /// All blocks it holds for reuse, and the number of the next event.
+  struct Snapshot {
+    std::vector<router::CacheEvent> blocks;
+    uint64_t next_sequence = 0;
+  };
+  virtual Snapshot CacheSnapshot() const = 0;
   /// In ids.
   virtual router::LoadReport Load() const = 0;
 

@@ -79,7 +79,13 @@ StepMessage SimReplica::TakeMessage() {
   const replica::CacheEventBatch batch = engine_.TakeCacheEvents();
   message.first_sequence = batch.first_sequence;
   message.cache_events = ToRouter(batch.events);
+  next_sequence_ = batch.first_sequence + batch.events.size();
   return message;
+}
+
+// Between a step and its message the state is ahead of what was told; then it says so by telling it twice.
+ReplicaModel::Snapshot SimReplica::CacheSnapshot() const {
+  return {ToRouter(engine_.CacheSnapshot()), next_sequence_};
 }
 
 router::LoadReport SimReplica::Load() const {

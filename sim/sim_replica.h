@@ -17,6 +17,8 @@ class SimReplica final : public ReplicaModel {
   Duration Step(Instant now) override;
   std::optional<Instant> Interrupt(Instant) override { return std::nullopt; }
   StepMessage TakeMessage() override;
+  void Cancel(uint32_t index) override { engine_.Cancel(RequestId{uint64_t{index} + 1}); }
+  Snapshot CacheSnapshot() const override;
   router::LoadReport Load() const override;
   std::string CheckIntegrity() const override { return engine_.CheckIntegrity(); }
   ReplicaStats stats() const override;
@@ -26,6 +28,7 @@ class SimReplica final : public ReplicaModel {
   Duration decode_step_{};  // the latest that did nothing else
   TimedExecutor executor_;
   replica::Engine engine_;
+  uint64_t next_sequence_ = 1;  // of cache events
 };
 
 }  // namespace kvring::sim

@@ -32,6 +32,8 @@ boost::json::object PolicyJson(const SimRun& run) {
                            {"queued_s", TimesJson(r.queued)},   {"itl_s", TimesJson(r.itl)},
                            {"latency_s", TimesJson(r.latency)}, {"max_over_mean", r.max_over_mean()}};
   json["requests"] = r.requests;
+  json["failed"] = r.failed;
+  json["retries"] = r.retries;
   json["refused"] = r.refused;
   json["prompt_tokens"] = r.prompt_tokens;
   json["cached_tokens"] = r.cached_tokens;
@@ -145,6 +147,7 @@ void AddSim(CLI::App& app, Action& action) {
   AddRun(*sim, action);
   AddSimCompare(*sim, action);
   AddSimCapacity(*sim, action);
+  AddSimSwarm(*sim, action);
 }
 
 }  // namespace kvring::cli

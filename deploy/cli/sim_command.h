@@ -10,6 +10,7 @@ namespace kvring::cli {
 
 void AddSimCompare(CLI::App& sim, Action& action);
 void AddSimCapacity(CLI::App& sim, Action& action);
+void AddSimSwarm(CLI::App& sim, Action& action);
 
 /// Fidelity, seed and fleet: what every JSON object of a simulation begins with.
 boost::json::object SimJson(const SimOptions& options, const SimSetup& setup);

@@ -109,6 +109,13 @@ absl::StatusOr<SimSetup> MakeSimSetup(SimOptions& options) {
   fleet.session_keys = options.session_keys;
   fleet.cache_events = !options.no_cache_events;
   fleet.router.seed = options.seed;
+  fleet.routers = options.routers;
+  fleet.disturbance = {.lost = options.event_loss,
+                       .event_lag = FromMillis(options.event_lag_ms),
+                       .load_lag = FromMillis(options.load_lag_ms)};
+  for (const std::string& text : options.faults) {
+    KVRING_ASSIGN_OR_RETURN(fleet.faults.emplace_back(), sim::ParseFault(text));
+  }
   for (sim::Trace& trace : setup.traces) KVRING_RETURN_IF_ERROR(FitLoad(options, fleet, trace));
   return setup;
 }
@@ -224,6 +231,21 @@ void AddSimOptions(CLI::App& command, SimOptions& options) {
   command.add_option("--network-delay", options.network_ms, "One way, ms")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  command.add_option("--routers", options.routers, "That share nothing; each request comes to one at random")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command.add_option(
+      "--fault", options.faults,
+      "kill, freeze, slow, leave, join or partition, in seconds: kill:at=10,replica=2,lasts=5; again for "
+      "more (sim/faults.h)");
+  command.add_option("--event-loss", options.event_loss, "Share of cache event batches that get lost")
+      ->check(CLI::Range(0.0, 1.0));
+  command
+      .add_option("--event-lag", options.event_lag_ms,
+                  "Cache events come up to so much later, and overtake, ms")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--load-lag", options.load_lag_ms, "Load reports come so much later, ms")
+      ->check(CLI::NonNegativeNumber);
   command.add_flag("--json", options.json, "One JSON object");
 }
 

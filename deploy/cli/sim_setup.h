@@ -36,6 +36,11 @@ struct SimOptions {
   int32_t jobs = 1;
   bool session_keys = false;
   bool no_cache_events = false;
+  int32_t routers = 1;
+  std::vector<std::string> faults;
+  double event_loss = 0;
+  double event_lag_ms = 0;
+  double load_lag_ms = 0;
   double load_delay_ms = 100;
   double network_ms = 0.2;
   bool json = false;

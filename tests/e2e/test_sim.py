@@ -62,6 +62,16 @@ def test_load_is_fitted():
     assert high > 1.5 * low
 
 
+def test_faults_are_played():
+    arguments = ["run", "--workload", "prefixes:requests=300", "--policy", "round-robin", "--replicas", "4", "--routers", "2", "--seed", "1", "--json"]
+    calm = json.loads(run(*arguments))["policies"]["round-robin"]
+    killed = json.loads(run(*arguments, "--fault", "kill:at=5,replica=1,lasts=10"))["policies"]["round-robin"]
+    assert calm["retries"] == 0 and calm["failed"] == 0
+    assert killed["retries"] + killed["failed"] > 0 and killed["refused"] == 0
+    assert "0 of 5 seeds found something" in run("swarm", "--seed", "1", "--seeds", "5")
+    assert "fault melt is unknown" in run(*arguments, "--fault", "melt:at=5", code=2)
+
+
 def test_what_is_wrong_is_named(tmp_path):
     trace = tmp_path / "t.jsonl"
     trace.write_text('{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [1, 2]}\n{"timestamp": 5, "input_length": 1}\n')
