@@ -334,7 +334,7 @@ void HttpUpstreamConnection::Close() {
 
 void HttpUpstreamConnection::OnTick(Instant now) {
   const bool waiting = state_ == State::kConnecting || state_ == State::kHead;
-  if (waiting && !any_byte_ && endpoint_->down.load(std::memory_order_relaxed)) {
+  if (waiting && !any_byte_ && !request_.probe && endpoint_->down.load(std::memory_order_relaxed)) {
     return Fail(OutcomeClass::kTimeout, "probes of the replica fail");
   }
   if (deadline_ == Instant{}) {

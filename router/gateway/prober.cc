@@ -75,7 +75,7 @@ class Prober::Probe final : public AnswerSink {
     if (!endpoint_->api_key.empty())
       absl::StrAppend(&head_, "Authorization: Bearer ", endpoint_->api_key, "\r\n");
     head_.append("\r\n");
-    attempt_ = prober_.upstream_.Start({.endpoint = endpoint_, .head = head_}, *this);
+    attempt_ = prober_.upstream_.Start({.endpoint = endpoint_, .head = head_, .probe = true}, *this);
   }
 
   void OnAdmitted(const AdmittedReport&) override {}

@@ -49,6 +49,7 @@ struct UpstreamRequest {
   std::string_view body;
   bool to_head_request = false;
   Duration first_byte{};  // no first byte within it: given up; 0: the upstream's own bound
+  bool probe = false;     // asks whether the replica is down, so it is not given up because it is
   // gRPC: the same request by its fields. `openai` is null unless the route generates.
   GenerationRoute route = GenerationRoute::kNone;
   const openai::RequestHead* openai = nullptr;

@@ -61,7 +61,7 @@ class ProberTest : public testing::Test {
  protected:
   static GatewayOptions Quick() {
     GatewayOptions options;
-    options.probes.interval = milliseconds(100);
+    options.probes.interval = options.probes.timeout = milliseconds(100);
     return options;
   }
   ReplicaView View() { return fixture_.replicas().at(0); }
@@ -85,6 +85,18 @@ TEST_F(ProberTest, Metrics_GiveCapacityBlockSizeAndLoad_AndARestart) {
   later.replace(later.find("1.76e+09"), 8, "1.77e+09");
   upstream_.SetMetrics(later);
   EXPECT_TRUE(Eventually([&] { return View().epoch != before; }));
+}
+
+// Its connections outlive the silence, and the probes that go over them are not given up for its being down.
+TEST_F(ProberTest, HLT_03_SilentReplica_IsUpAgainOnceItAnswers) {
+  fixture_.Add(upstream_.url());
+  fixture_.Start();
+  const auto is = [&](ReplicaState state) { return Eventually([&] { return View().state == state; }); };
+  ASSERT_TRUE(is(ReplicaState::kUp));
+  upstream_.silent_to_probes = true;
+  ASSERT_TRUE(is(ReplicaState::kDown));
+  upstream_.silent_to_probes = false;
+  EXPECT_TRUE(is(ReplicaState::kUp));
 }
 
 TEST_F(ProberTest, POL_15_LoadPageMissingOrOfAnotherShape_IsCountedAndSaid) {

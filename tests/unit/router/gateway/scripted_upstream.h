@@ -2,6 +2,7 @@
 // other request, whole, to the test's script. Each connection has a thread; all end with the object.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <list>
 #include <memory>
@@ -61,6 +62,8 @@ class ScriptedUpstream {
     for (std::thread& thread : threads_) thread.join();
   }
 
+  std::atomic<bool> silent_to_probes{false};
+
   uint16_t port() const { return port_; }
   std::string url() const { return absl::StrCat("http://127.0.0.1:", port_); }
   /// What /metrics answers; 404 while empty.
@@ -115,6 +118,7 @@ class ScriptedUpstream {
 
   bool AnswerProbe(RawSocket& socket, const std::string& head) const {
     std::string body;
+    if (silent_to_probes && !head.starts_with("POST ")) return true;
     if (head.starts_with("GET /v1/models ")) {
       body = absl::StrCat("{\"object\":\"list\",\"data\":[{\"id\":\"", model_, "\",\"object\":\"model\"}]}");
     } else if (head.starts_with("GET /metrics ")) {
