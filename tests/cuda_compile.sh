@@ -10,12 +10,13 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 for source in kernels/cuda/*.cu; do
-  "$KVRING_CUDA_ROOT/bin/nvcc" -std=c++20 -O3 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -Xptxas -v \
+  "$KVRING_CUDA_ROOT/bin/nvcc" -std=c++20 -O3 --expt-relaxed-constexpr -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -Xptxas -v \
     -I. "-I$KVRING_CUDA_ROOT/include" -c "$source" -o "$work/object.o" 2>>"$work/log" || { cat "$work/log"; exit 1; }
 done
 awk '
   /Compiling entry function/ { split($0, quoted, "\x27"); arch = quoted[4]; kernel = quoted[2]
-    if (match(kernel, /[A-Z][A-Za-z]+Kernel/)) kernel = substr(kernel, RSTART, RLENGTH) }
+    if (match(kernel, /[A-Z][A-Za-z]+Kernel(ILi[0-9]+ELi[0-9]+E)?/)) kernel = substr(kernel, RSTART, RLENGTH)
+    gsub(/ILi/, "<", kernel); gsub(/ELi/, ",", kernel); sub(/E$/, ">", kernel) }
   /spill stores/ { stack = $1; spills = $5 }
   /Used [0-9]+ registers/ { match($0, /[0-9]+ registers/); registers = substr($0, RSTART, RLENGTH)
     shared = "0"; if (match($0, /[0-9]+ bytes smem/)) shared = substr($0, RSTART, RLENGTH - 11)

@@ -2,8 +2,11 @@
 // that a head's slots of a block are one contiguous run, read by warps a row at a time. FinishHeads is what
 // lies between the QKV matmul and attention: biases, norms of heads, rotation, and the write into the pool.
 // PagedAttention reads through block tables: causal, grouped queries, sliding window; any mix of prefill
-// chunks and decodes, one block of 128 threads per row and query head, whose four warps take the positions in
-// turn, each with an online softmax (Dao 2022), merged at the end. Reference: attention.h, rope.h.
+// chunks and decodes. One block of 128 threads per row, KV head and span of positions: its four warps take
+// the positions in turn, each key and value read once for up to 8 query heads of the group, with an
+// online softmax (Dao 2022). Few rows on long contexts would leave the device idle: then the positions are
+// split into spans of 512 and a second kernel merges their states (split-K, as in FlashDecoding). Reference:
+// attention.h, rope.h.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +25,9 @@ struct PagedKv {
   int64_t half_block_elements() const { return static_cast<int64_t>(kv_heads) * block_size * head_dim; }
   int64_t layer_elements() const { return 2 * half_block_elements() * num_blocks; }
 };
+
+/// A span's state: peak, sum, values.
+constexpr int64_t SpanStateFloats(int head_dim) { return 2 + head_dim; }
 
 /// One token of the step per row, on the device.
 struct StepRows {
@@ -56,7 +62,11 @@ struct AttentionArguments {
   float scale;
   int window;     // 0: none
   uint16_t* out;  // rows x heads x head_dim, bf16
+  int spans;      // 1, or SpansOf the longest sequence of the step
+  float* states;  // with spans > 1: rows x heads x spans x SpanStateFloats(head_dim)
 };
+constexpr int kSpanPositions = 512;
+int SpansOf(int longest);
 void PagedAttention(Stream& stream, const PagedKv& kv, int layer, const StepRows& rows,
                     const AttentionArguments& arguments);
 

@@ -53,7 +53,9 @@ __global__ void GatherRowsKernel(const float* x, const int32_t* wanted, int widt
   if (column < width) y[At(width, column)] = x[static_cast<int64_t>(wanted[blockIdx.y]) * width + column];
 }
 
-Grid GridOf(int rows, int width) { return {(width + kThreads - 1) / kThreads, rows, kThreads}; }
+Grid GridOf(int rows, int width) {
+  return {.blocks_x = (width + kThreads - 1) / kThreads, .blocks_y = rows, .threads = kThreads};
+}
 
 }  // namespace
 

@@ -18,6 +18,8 @@ using kernels::cuda::DeviceArray;
 using kernels::cuda::Stream;
 
 constexpr int32_t kMaxHeadDim = 256;
+/// More rows than that keep a device busy without splitting their contexts.
+constexpr size_t kSplitRows = 256;
 
 /// Room for at least `size` elements; what was there is lost.
 template <class T>
@@ -193,8 +195,14 @@ absl::Status CudaExecutor::MakeRoom() {
     for (const auto& [array, width] : halves)
       KVRING_RETURN_IF_ERROR(Grow(s, rows * static_cast<size_t>(width), *array));
   }
-  const auto last = std::ranges::max_element(rows_.position);
-  return config_.positions == PositionKind::kRope && rows > 0 ? GrowRope(*last + 1) : absl::OkStatus();
+  const int32_t longest = rows == 0 ? 1 : *std::ranges::max_element(rows_.position) + 1;
+  spans_ = rows <= kSplitRows ? kernels::cuda::SpansOf(longest) : 1;
+  if (spans_ > 1) {
+    const auto states = rows * static_cast<size_t>(config_.heads) * static_cast<size_t>(spans_) *
+                        static_cast<size_t>(kernels::cuda::SpanStateFloats(config_.head_dim));
+    KVRING_RETURN_IF_ERROR(Grow(s, states, states_));
+  }
+  return config_.positions == PositionKind::kRope ? GrowRope(longest) : absl::OkStatus();
 }
 
 absl::Status CudaExecutor::GrowRope(int32_t positions) {
@@ -235,7 +243,7 @@ void CudaExecutor::RunLayer(int32_t index, const kernels::cuda::StepRows& rows) 
   const float scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
   kernels::cuda::PagedAttention(
       *stream_, kv_, index, rows,
-      {q_.data(), config_.heads, scale, config_.window_of(index), attended_.data()});
+      {q_.data(), config_.heads, scale, config_.window_of(index), attended_.data(), spans_, states_.data()});
   Multiply(layer.o, attended_.data(), x_.data(), rows.rows, true);
 
   Normalise(layer.ffn_norm, x_.data(), rows.rows);

@@ -126,6 +126,8 @@ class CudaExecutor : public Executor {
   Halves normed_;
   Halves attended_;
   Halves hidden_;
+  int spans_ = 1;  // that this step splits contexts into
+  Floats states_;
   Floats wanted_rows_;
   Floats device_logits_;
   std::vector<float> logits_;

@@ -16,7 +16,7 @@
 #define __host__
 #define __shared__ static
 #define __restrict__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 #define threadIdx (::kvring::kernels::cuda::shim::Here().thread)
 #define blockIdx (::kvring::kernels::cuda::shim::Here().block)

@@ -142,6 +142,8 @@ struct AttentionCase {
 // chunk, and every row of the last chunk is compared.
 class CudaAttentionTest : public CudaKernelsTest, public testing::WithParamInterface<AttentionCase> {
  protected:
+  static constexpr int kBlocks = 512;  // not a multiple of 5: each is another
+  static constexpr int kPositions = 1200;
   struct Sequence {
     int length;
     int chunk;  // rows of the last step
@@ -151,11 +153,11 @@ class CudaAttentionTest : public CudaKernelsTest, public testing::WithParamInter
 
   void SetUp() override {
     const AttentionCase& c = GetParam();
-    kv_ = {nullptr, 64, c.block_size, c.kv_heads, c.head_dim};
+    kv_ = {nullptr, kBlocks, c.block_size, c.kv_heads, c.head_dim};
     pool_ = *DeviceArray<uint16_t>::Make(*stream_, static_cast<size_t>(2 * kv_.layer_elements()));
     kv_.data = pool_.data();
-    rope_.GrowTo(256);
-    rope_rows_ = OnDevice(std::vector<float>(rope_.row(0), rope_.row(0) + 256 * c.head_dim));
+    rope_.GrowTo(kPositions);
+    rope_rows_ = OnDevice(std::vector<float>(rope_.row(0), rope_.row(0) + kPositions * c.head_dim));
     q_norm_ = Random1(static_cast<size_t>(c.head_dim));
     k_norm_ = Random1(static_cast<size_t>(c.head_dim));
     k_bias_ = Random1(static_cast<size_t>(c.kv_heads * c.head_dim));
@@ -167,14 +169,15 @@ class CudaAttentionTest : public CudaKernelsTest, public testing::WithParamInter
   Sequence Make(int length, int chunk) {
     const AttentionCase& c = GetParam();
     Sequence s{length, chunk, {}, {}, {}, {}};
-    for (int b = 0; b * c.block_size < length; ++b) s.table.push_back((next_block_ += 5) % 64);
+    for (int b = 0; b * c.block_size < length; ++b) s.table.push_back((next_block_ += 5) % kBlocks);
     s.q = Random1(static_cast<size_t>(length * c.heads * c.head_dim));
     s.k = Random1(static_cast<size_t>(length * c.kv_heads * c.head_dim));
     s.v = Random1(static_cast<size_t>(length * c.kv_heads * c.head_dim));
     return s;
   }
 
-  // Positions [first(s), end(s)) of each sequence as one step; what attention gives.
+  // The last chunk of each sequence as one step, and what attention gives; or all before it, which only
+  // leaves its keys and values.
   std::vector<uint16_t> Step(const std::vector<Sequence>& sequences, bool last) {
     const AttentionCase& c = GetParam();
     std::vector<int32_t> position, block, slot, table, tables;
@@ -210,10 +213,17 @@ class CudaAttentionTest : public CudaKernelsTest, public testing::WithParamInter
                 {dq.data(), dk.data(), dv.data(), nullptr, dk_bias_.data(), nullptr,
                  c.norms ? dq_norm_.data() : nullptr, c.norms ? dk_norm_.data() : nullptr, 1e-5F,
                  rope_rows_.data(), c.adjacent, c.heads});
+    if (!last) return {};
     const auto out = *DeviceArray<uint16_t>::Make(*stream_, q.size());
-    PagedAttention(
-        *stream_, kv_, 1, rows,
-        {dq.data(), c.heads, 1.0F / std::sqrt(static_cast<float>(c.head_dim)), c.window, out.data()});
+    int longest = 0;
+    for (const int32_t p : position) longest = std::max(longest, p + 1);
+    const int spans = SpansOf(longest);
+    const auto states = *DeviceArray<float>::Make(
+        *stream_, q.size() / static_cast<size_t>(c.head_dim) * static_cast<size_t>(spans) *
+                      static_cast<size_t>(SpanStateFloats(c.head_dim)));
+    PagedAttention(*stream_, kv_, 1, rows,
+                   {dq.data(), c.heads, 1.0F / std::sqrt(static_cast<float>(c.head_dim)), c.window,
+                    out.data(), spans, states.data()});
     return Back(out);
   }
 
@@ -270,7 +280,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaAttentionTest,
                          testing::Values(AttentionCase{9, 3, 64, 16, 0, true, false},
                                          AttentionCase{4, 4, 80, 5, 0, false, false},
                                          AttentionCase{8, 1, 96, 16, 9, false, true},
-                                         AttentionCase{4, 2, 128, 7, 20, true, false}));
+                                         AttentionCase{4, 2, 128, 7, 20, true, false},
+                                         AttentionCase{10, 1, 64, 16, 0, true, false}));
 
 TEST_P(CudaAttentionTest, ChunksAndDecodesTogether_EqualTheDoubleSoftmax) {
   const AttentionCase& c = GetParam();
@@ -287,6 +298,26 @@ TEST_P(CudaAttentionTest, ChunksAndDecodesTogether_EqualTheDoubleSoftmax) {
           ASSERT_NEAR(Bf16ToFloat(out[at]), expected, 6e-3) << "length " << s.length << " head " << head;
           ++at;
         }
+      }
+    }
+  }
+}
+
+// Longer than a span: states are merged, also where a window leaves spans without a position.
+TEST_P(CudaAttentionTest, LongContext_SpansAreMerged) {
+  const AttentionCase& c = GetParam();
+  const std::vector<Sequence> sequences = {Make(kSpanPositions + 40, 1), Make(2 * kSpanPositions + 3, 2),
+                                           Make(30, 1)};
+  const auto out = InEveryOrder<uint16_t>([&] {
+    Step(sequences, /*last=*/false);
+    return Step(sequences, /*last=*/true);
+  });
+  size_t at = 0;
+  for (const Sequence& s : sequences) {
+    for (int p = s.length - s.chunk; p < s.length; ++p) {
+      for (int head = 0; head < c.heads; ++head) {
+        for (const double expected : Expected(s, p, head))
+          ASSERT_NEAR(Bf16ToFloat(out[at++]), expected, 6e-3) << "length " << s.length << " head " << head;
       }
     }
   }

@@ -46,7 +46,7 @@ TEST_P(CudaSoakTest, TinyPool_EveryAnswerEqualsTheRunAlone) {
 #if defined(__SANITIZE_ADDRESS__)
   constexpr uint64_t kRequests = 30;
 #else
-  constexpr uint64_t kRequests = 100;
+  constexpr uint64_t kRequests = 60;
 #endif
   SoakRun soak({.requests = kRequests, .longest_stem = 16, .longest_tail = 8, .longest_output = 20});
   soak.Run(*Load(GetParam(), std::string(GetParam()) == "mistral" ? 40 : 60, 4));
