@@ -1,5 +1,6 @@
 """A replica is killed in mid-run: no request without a first byte fails, its conversations go on elsewhere, and when it is back it is used
 again as the empty thing it is."""
+import signal
 import threading
 
 import pytest
@@ -83,3 +84,13 @@ def test_mid_stream_death_is_told_in_band():  # PRX-07, PRX-24
         error = json.loads(events[-1])["error"]
         assert error["type"] and error["message"] and "Traceback" not in error["message"]
         assert get(fleet.url + "/readyz").status in (200, 503)
+
+
+def test_frozen_replica_is_up_again_once_it_goes_on():  # HLT-03
+    with Fleet(replicas=2, wire="http") as fleet:
+        frozen = fleet.replicas[0]
+        state = lambda: next(r["state"] for r in fleet.router.replicas() if r["url"] == frozen.url)  # noqa: E731
+        frozen.process.send_signal(signal.SIGSTOP)
+        until(lambda: state() == "down", "the frozen replica is down")
+        frozen.process.send_signal(signal.SIGCONT)
+        until(lambda: state() == "up", "it is up again", 20)
