@@ -7,8 +7,10 @@
 namespace kvring::openai {
 namespace {
 
-// "messages[3].content"
+// "messages[3].content"; "system" for the field of that name
+constexpr size_t kSystemField = std::string::npos;
 std::string FieldPath(size_t message, const char* field) {
+  if (message == kSystemField) return "system";
   return absl::StrCat("messages[", message, "].", field);
 }
 
@@ -23,28 +25,22 @@ std::string_view TrimSpace(std::string_view text) {
   return end == std::string_view::npos ? std::string_view{} : text.substr(0, end + 1);
 }
 
-// The text of any value as it stands in the body, without white space around it.
-simdjson::error_code RawJson(json::value value, std::string_view& raw) {
-  json::json_type type;
-  if (auto error = value.type().get(type)) return error;
-  if (type == json::json_type::object) {
-    json::object object;
-    if (auto error = value.get_object().get(object)) return error;
-    return object.raw_json().get(raw);
-  }
-  if (type == json::json_type::array) {
-    json::array array;
-    if (auto error = value.get_array().get(array)) return error;
-    return array.raw_json().get(raw);
-  }
-  raw = TrimSpace(value.raw_json_token());
-  return simdjson::SUCCESS;
-}
-
 class MessageWalker {
  public:
   MessageWalker(CanonicalPrompt& canonical, std::vector<ChatMessage>* out)
       : canonical_(canonical), out_(out) {}
+
+  std::optional<ApiError> WalkSystem(json::value value) {
+    json::json_type type;
+    if (auto error = value.type().get(type)) return JsonError(error, "system");
+    // Of another type it is the upstream's to refuse.
+    if (type != json::json_type::string && type != json::json_type::array) return std::nullopt;
+    index_ = kSystemField;
+    canonical_.BeginMessage("system");
+    if (auto error = ContentValue(value)) return error;
+    canonical_.EndMessage();
+    return std::nullopt;
+  }
 
   std::optional<ApiError> Walk(json::value value) {
     json::array array;
@@ -85,6 +81,10 @@ class MessageWalker {
     const auto found = object.find_field_unordered("content").get(content);
     if (found == simdjson::NO_SUCH_FIELD) return std::nullopt;
     if (found) return JsonError(found, FieldPath(index_, "content"));
+    return ContentValue(content);
+  }
+
+  std::optional<ApiError> ContentValue(json::value content) {
     json::json_type type;
     if (auto error = content.type().get(type)) return JsonError(error, FieldPath(index_, "content"));
     switch (type) {
@@ -159,6 +159,24 @@ class MessageWalker {
 
 }  // namespace
 
+simdjson::error_code RawJson(json::value value, std::string_view& raw) {
+  json::json_type type;
+  if (auto error = value.type().get(type)) return error;
+  if (type == json::json_type::object) {
+    json::object object;
+    if (auto error = value.get_object().get(object)) return error;
+    if (auto error = object.raw_json().get(raw)) return error;
+  } else if (type == json::json_type::array) {
+    json::array array;
+    if (auto error = value.get_array().get(array)) return error;
+    if (auto error = array.raw_json().get(raw)) return error;
+  } else {
+    raw = value.raw_json_token();
+  }
+  raw = TrimSpace(raw);  // simdjson's goes up to the next token
+  return simdjson::SUCCESS;
+}
+
 ApiError JsonError(simdjson::error_code error, std::string_view param) {
   const std::string field(param);
   switch (error) {
@@ -183,6 +201,10 @@ ApiError JsonError(simdjson::error_code error, std::string_view param) {
 std::optional<ApiError> WalkMessages(json::value value, CanonicalPrompt& canonical,
                                      std::vector<ChatMessage>* messages_out) {
   return MessageWalker(canonical, messages_out).Walk(value);
+}
+
+std::optional<ApiError> WalkSystem(json::value value, CanonicalPrompt& canonical) {
+  return MessageWalker(canonical, nullptr).WalkSystem(value);
 }
 
 std::optional<ApiError> WalkTools(json::value value, CanonicalPrompt& canonical, std::string* raw_out) {

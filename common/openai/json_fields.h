@@ -21,9 +21,14 @@ namespace json = simdjson::ondemand;
 /// The error of a failed read of field `param`.
 ApiError JsonError(simdjson::error_code error, std::string_view param);
 
+/// The text of any value as it stands in the body, without white space around it.
+simdjson::error_code RawJson(json::value value, std::string_view& raw);
+
 /// Walks `messages` into canonical bytes and, if `messages_out` is not null, into values.
 std::optional<ApiError> WalkMessages(json::value value, CanonicalPrompt& canonical,
                                      std::vector<ChatMessage>* messages_out);
+/// Adds a `system` field that stands beside the messages as a message of that role; null is nothing.
+std::optional<ApiError> WalkSystem(json::value value, CanonicalPrompt& canonical);
 /// Adds `tools` (raw JSON) to the canonical bytes; null is nothing. The raw text is stored in `raw_out` if
 /// not null.
 std::optional<ApiError> WalkTools(json::value value, CanonicalPrompt& canonical, std::string* raw_out);

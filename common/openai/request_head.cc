@@ -18,7 +18,9 @@ class HeadReader {
       if (auto error = field.unescaped_key().get(key)) return JsonError(error, "");
       if (auto error = Field(key, field.value())) return error;
     }
+    head_.messages_begin = tools_.size();
     head_.canonical = WithToolsFirst();
+    head_.system = system_.Take();
     return std::nullopt;
   }
 
@@ -30,6 +32,7 @@ class HeadReader {
     if (key == "cache_salt") return OptionalString(value, key, head_.cache_salt);
     if (key == "messages")
       return WalkMessages(value, messages_ = {}, nullptr);  // the last of equal keys counts
+    if (key == "system") return WalkSystem(value, system_ = {});
     if (key == "tools") return WalkTools(value, tools_ = {}, nullptr);
     if (key == "prompt") {
       messages_ = {};
@@ -101,6 +104,7 @@ class HeadReader {
 
   RequestHead& head_;
   CanonicalPrompt tools_;
+  CanonicalPrompt system_;
   CanonicalPrompt messages_;
 };
 

@@ -21,7 +21,9 @@ struct RequestHead {
   std::string cache_salt;        // empty when absent; separates caches of equal prompts
   int64_t max_tokens = 0;  // max_completion_tokens or max_tokens; 0 when absent or not a positive integer
   int64_t n = 1;
-  std::string canonical;           // canonical prompt bytes; empty where the body has no prompt
+  std::string canonical;      // canonical prompt bytes; empty where the body has no prompt
+  size_t messages_begin = 0;  // where the messages begin in `canonical`, behind the tools
+  std::string system;  // a `system` field of its own (Anthropic's form): canonical record, not in `canonical`
   std::vector<TokenId> token_ids;  // a prompt given as ids; then `canonical` is empty
 };
 

@@ -52,13 +52,34 @@ absl::StatusOr<UsageBreakdown> CachedInside(const object& usage) {
   return out;
 }
 
+// The Responses form: the names of the one convention, counted as in the other.
+absl::StatusOr<UsageBreakdown> ResponsesForm(const object& usage, int64_t cached) {
+  UsageBreakdown out{.read = cached};
+  KVRING_ASSIGN_OR_RETURN(const int64_t input, Count(usage, "input_tokens"));
+  if (cached > input) return Wrong("input_tokens_details/cached_tokens", "is more than input_tokens");
+  out.fresh = input - cached;
+  KVRING_ASSIGN_OR_RETURN(out.output, CountOrZero(usage, "output_tokens"));
+  return out;
+}
+
 absl::StatusOr<UsageBreakdown> CachedBeside(const object& usage) {
+  KVRING_ASSIGN_OR_RETURN(const auto inside, FindCount(usage, "input_tokens_details/cached_tokens"));
+  if (inside.has_value()) return ResponsesForm(usage, *inside);
   UsageBreakdown out;
   KVRING_ASSIGN_OR_RETURN(out.fresh, Count(usage, "input_tokens"));
   KVRING_ASSIGN_OR_RETURN(out.read, CountOrZero(usage, "cache_read_input_tokens"));
   KVRING_ASSIGN_OR_RETURN(out.write, CountOrZero(usage, "cache_creation_input_tokens"));
   KVRING_ASSIGN_OR_RETURN(out.output, CountOrZero(usage, "output_tokens"));
   return out;
+}
+
+bool TellsCache(const object& usage) {
+  for (const char* field : {"/prompt_tokens_details/cached_tokens", "/input_tokens_details/cached_tokens",
+                            "/cache_read_input_tokens"}) {
+    simdjson::dom::element value;
+    if (!usage.at_pointer(field).get(value) && !value.is_null()) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -71,7 +92,9 @@ absl::StatusOr<UsageBreakdown> ReadUsageBreakdown(std::string_view json) {
   KVRING_ASSIGN_OR_RETURN(const auto inside, FindCount(usage, "prompt_tokens"));
   KVRING_ASSIGN_OR_RETURN(const auto beside, FindCount(usage, "input_tokens"));
   if (inside.has_value() && beside.has_value()) return Wrong("input_tokens", "stands beside prompt_tokens");
-  return beside.has_value() ? CachedBeside(usage) : CachedInside(usage);
+  KVRING_ASSIGN_OR_RETURN(UsageBreakdown out, beside.has_value() ? CachedBeside(usage) : CachedInside(usage));
+  out.cache_told = TellsCache(usage);
+  return out;
 }
 
 }  // namespace kvring::openai

@@ -1,9 +1,9 @@
 // UsageBreakdown: the tokens of one request by what they cost, whatever convention they were reported in:
 //
-//   cached inside the input (OpenAI)      prompt_tokens, prompt_tokens_details.cached_tokens,
-//   completion_tokens cached beside the input (Anthropic)   input_tokens, cache_read_input_tokens,
-//   cache_creation_input_tokens,
-//                                         output_tokens
+//   cached inside (OpenAI)            prompt_tokens, prompt_tokens_details.cached_tokens, completion_tokens
+//   cached inside (OpenAI Responses)  input_tokens, input_tokens_details.cached_tokens, output_tokens
+//   cached beside (Anthropic)         input_tokens, cache_read_input_tokens, cache_creation_input_tokens,
+//                                     output_tokens
 //
 // so that a prompt token is counted once: input() = fresh + read + write in both. Pure.
 #pragma once
@@ -16,10 +16,11 @@
 namespace kvring::openai {
 
 struct UsageBreakdown {
-  int64_t fresh = 0;   // prompt tokens that were computed, and not said to be written to a cache
-  int64_t read = 0;    // prompt tokens found in a cache
-  int64_t write = 0;   // prompt tokens computed and written to a cache at a price of their own
-  int64_t output = 0;  // generated
+  int64_t fresh = 0;        // prompt tokens that were computed, and not said to be written to a cache
+  int64_t read = 0;         // prompt tokens found in a cache
+  int64_t write = 0;        // prompt tokens computed and written to a cache at a price of their own
+  int64_t output = 0;       // generated
+  bool cache_told = false;  // a field that counts cached tokens was there; else read is 0 by default
 
   int64_t input() const { return fresh + read + write; }
   int64_t total() const { return input() + output; }

@@ -25,6 +25,7 @@ void AddDrain(CLI::App& app, Action& action);
 void AddSize(CLI::App& app, Action& action);
 void AddSim(CLI::App& app, Action& action);
 void AddLab(CLI::App& app, Action& action);
+void AddAudit(CLI::App& app, Action& action);
 
 /// Prints "kvring: …" to standard error; returns 1.
 int Fail(const absl::Status& status);

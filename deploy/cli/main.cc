@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   kvring::cli::AddSize(app, action);
   kvring::cli::AddSim(app, action);
   kvring::cli::AddLab(app, action);
+  kvring::cli::AddAudit(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -52,6 +52,13 @@ std::string WithoutSpace(std::string_view text) {
   return out;
 }
 
+// To whole runs of white space.
+ByteSpan Spaces(std::string_view text, ByteSpan span) {
+  while (span.begin > 0 && absl::ascii_isspace(text[span.begin - 1])) --span.begin;
+  while (span.end < text.size() && absl::ascii_isspace(text[span.end])) ++span.end;
+  return span;
+}
+
 bool IsWhitespaceChange(std::string_view a, ByteSpan earlier, std::string_view b, ByteSpan now) {
   return WithoutSpace(Text(a, earlier)) == WithoutSpace(Text(b, now));
 }
@@ -176,7 +183,8 @@ std::optional<ChangedText> FormedChange(std::string_view a, ByteSpan earlier, st
 
 ChangedText ClassifyChange(std::string_view a, ByteSpan earlier, std::string_view b, ByteSpan now,
                            PromptPart part) {
-  if (IsWhitespaceChange(a, earlier, b, now)) return {DivergenceClass::kWhitespace, earlier, now};
+  if (IsWhitespaceChange(a, earlier, b, now))
+    return {DivergenceClass::kWhitespace, Spaces(a, earlier), Spaces(b, now)};
   if (const auto formed = FormedChange(a, earlier, b, now)) return *formed;
   const ByteSpan x = Words(a, earlier);
   const ByteSpan y = Words(b, now);

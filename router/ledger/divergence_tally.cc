@@ -19,8 +19,8 @@ void Count(DivergencePlace& place, const Divergence& divergence, std::string_vie
 
 }  // namespace
 
-const DivergencePlace& DivergenceTally::Add(const Divergence& divergence, std::string_view prompt,
-                                            std::string_view where, int64_t lost_tokens) {
+DivergencePlace& DivergenceTally::Add(const Divergence& divergence, std::string_view prompt,
+                                      std::string_view where, int64_t lost_tokens) {
   const size_t leading = LeadingEnd(prompt);
   const size_t begin = divergence.now.begin;
   const bool authored = begin < leading || leading == 0;

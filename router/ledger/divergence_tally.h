@@ -18,7 +18,9 @@ namespace kvring::router {
 /// What the requests lost that parted at one place.
 struct DivergencePlace {
   Divergence last;
-  std::string where;  // of the last request, as it was named
+  std::string where;     // of the last request, as it was named
+  std::string now_text;  // what it had there; kept only where asked for
+  int64_t at_token = 0;  // of its first difference
   int64_t count = 0;
   int64_t lost_tokens = 0;  // reusable if it were mended
   size_t least_offset = 0;  // of what is found today, in bytes
@@ -30,8 +32,8 @@ class DivergenceTally {
   static constexpr size_t kMaxPlaces = 4096;
 
   /// `prompt` is the one that `divergence` is in; `where` names the request; `lost_tokens` ≥ 0.
-  const DivergencePlace& Add(const Divergence& divergence, std::string_view prompt, std::string_view where,
-                             int64_t lost_tokens);
+  DivergencePlace& Add(const Divergence& divergence, std::string_view prompt, std::string_view where,
+                       int64_t lost_tokens);
 
   /// At least `alarm_after` times; those that lost most first.
   std::vector<DivergencePlace> Alarms(int64_t alarm_after) const;

@@ -23,8 +23,13 @@ void EraseOwn(absl::flat_hash_map<uint64_t, uint64_t>& map, uint64_t key, uint64
   if (found != map.end() && found->second == id) map.erase(found);
 }
 
-bool Better(const std::optional<Divergence>& x, const std::optional<Divergence>& y) {
-  return x && (!y || x->what_if_bytes > y->what_if_bytes);
+// Whether x explains the prompt better: by much more of it; of like ones the one that parts later, which is
+// of the same kind as the prompt.
+bool Better(const std::optional<Divergence>& x, const std::optional<Divergence>& y, size_t prompt_bytes) {
+  if (!x || !y) return x.has_value();
+  const size_t like = prompt_bytes / 16;
+  if (x->what_if_bytes > y->what_if_bytes + like) return true;
+  return x->what_if_bytes + like >= y->what_if_bytes && x->offset > y->offset;
 }
 
 }  // namespace
@@ -76,7 +81,7 @@ PromptMemory::Match PromptMemory::Find(std::string_view prompt) const {
   for (const Id id : sources) {
     const std::string& text = *TextOf(id);
     match.equal_bytes = std::max(match.equal_bytes, CommonPrefix(text, prompt));
-    if (auto divergence = FindDivergence(text, prompt); Better(divergence, match.divergence))
+    if (auto divergence = FindDivergence(text, prompt); Better(divergence, match.divergence, prompt.size()))
       match.divergence = std::move(divergence);
   }
   if (match.divergence && match.divergence->what_if_bytes <= match.equal_bytes) match.divergence.reset();

@@ -102,7 +102,6 @@ std::optional<StructureChange> ToolsChange(std::string_view a, std::string_view 
   const auto tools = NormalJsonElements(x);
   const auto others = NormalJsonElements(y);
   if (!tools || !others || SameElements(Names(*tools), Names(*others))) return std::nullopt;
-  change.earlier.begin = change.now.begin = parting;
   return change;
 }
 

@@ -61,7 +61,7 @@ def test_usage_errors_exit_2():
 
 
 def test_every_command_has_help_with_examples():
-    for command in ["up", "router", "replica", "chat", "complete", "stats", "why", "size", "lab measured", "lab timing"]:
+    for command in ["audit", "up", "router", "replica", "chat", "complete", "stats", "why", "size", "lab measured", "lab timing"]:
         assert "kvring " + command in run(*command.split(), "--help").split("Examples:")[1]
 
 

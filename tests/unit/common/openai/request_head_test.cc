@@ -115,5 +115,19 @@ TEST(RequestHead, WrongTypesOfOtherFields_AreLeftToTheUpstream) {
   EXPECT_EQ(head.canonical, "x");
 }
 
+TEST(RequestHead, SystemBesideTheMessages_IsARecordOfItsOwn) {
+  const RequestHead head = Head(
+      R"({"messages":[{"role":"user","content":"Hi"}],"tools":[],"system":[{"type":"text","text":"Be "},{"type":"text","text":"brief."}]})");
+  EXPECT_EQ(head.system,
+            "system\x1F"
+            "Be brief.\x1E");
+  EXPECT_EQ(head.canonical,
+            "[]\x1E"
+            "user\x1FHi\x1E");
+  EXPECT_EQ(head.messages_begin, 3u);
+  EXPECT_EQ(Head(R"({"prompt":"x","system":5})").system, "");
+  EXPECT_EQ(Error(R"({"system":[1]})").param, "system[0]");
+}
+
 }  // namespace
 }  // namespace kvring::openai

@@ -50,6 +50,24 @@ TEST(UsageBreakdownTest, AbsentAndNullDetails_AreNothingCached_USG_03) {
   EXPECT_EQ(ReadUsageBreakdown(R"({"prompt_tokens":0})")->hit_rate(), 0);
 }
 
+TEST(UsageBreakdownTest, ResponsesForm_HasTheCachedInside_USG_03) {
+  const auto usage = ReadUsageBreakdown(
+      R"({"input_tokens":6074,"input_tokens_details":{"cached_tokens":3456},"output_tokens":285})");
+  ASSERT_TRUE(usage.ok());
+  EXPECT_EQ(usage->fresh, 2618);
+  EXPECT_EQ(usage->read, 3456);
+  EXPECT_EQ(usage->total(), 6359);
+  EXPECT_FALSE(ReadUsageBreakdown(R"({"input_tokens":1,"input_tokens_details":{"cached_tokens":2}})").ok());
+}
+
+TEST(UsageBreakdownTest, CacheTold_TellsNothingCachedFromNotSaid_OBS_02) {
+  EXPECT_TRUE(
+      ReadUsageBreakdown(R"({"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":0}})")->cache_told);
+  EXPECT_TRUE(ReadUsageBreakdown(R"({"input_tokens":9,"cache_read_input_tokens":0})")->cache_told);
+  EXPECT_FALSE(ReadUsageBreakdown(R"({"prompt_tokens":9,"prompt_tokens_details":null})")->cache_told);
+  EXPECT_FALSE(ReadUsageBreakdown(R"({"input_tokens":9})")->cache_told);
+}
+
 // Where the two conventions meet in one object nobody can say what it means: an error, never a doubled total.
 TEST(UsageBreakdownTest, MixedOrImpossible_IsAnErrorThatNamesTheField_USG_03) {
   const auto error = [](const char* json) {
