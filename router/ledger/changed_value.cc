@@ -1,7 +1,6 @@
 #include "router/ledger/changed_value.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 #include <string>
@@ -137,10 +136,11 @@ std::optional<ChangedText> NonceChange(std::string_view a, std::string_view b, s
   return ChangedText{DivergenceClass::kNonce, x, y};
 }
 
-constexpr std::array<std::string_view, 24> kOwners = {
-    "name",     "user",    "username", "customer", "client",  "dear",    "assisting", "helping",
-    "with",     "hello",   "hi",       "email",    "account", "patient", "student",   "member",
-    "employee", "company", "tenant",   "talking",  "for",     "mail",    "owner",     "serving"};
+constexpr std::string_view kOwners[] = {
+    "name",     "user",    "username", "customer", "client",  "dear",     "assisting", "helping",
+    "with",     "hello",   "hi",       "email",    "account", "patient",  "student",   "member",
+    "employee", "company", "tenant",   "talking",  "for",     "mail",     "owner",     "serving",
+    "tutor",    "coach",   "pupil",    "learner",  "advisor", "secretary"};
 
 // Whether one of the last words before `at`, on its line, says that somebody's own value follows.
 bool OwnerBefore(std::string_view text, size_t at) {

@@ -23,7 +23,9 @@ DivergencePlace& DivergenceTally::Add(const Divergence& divergence, std::string_
                                       std::string_view where, int64_t lost_tokens) {
   const size_t leading = LeadingEnd(prompt);
   const size_t begin = divergence.now.begin;
-  const bool authored = begin < leading || leading == 0;
+  const bool moves = divergence.cause == DivergenceClass::kPromptHeader ||
+                     divergence.cause == DivergenceClass::kHistoryTruncated;
+  const bool authored = !moves && (begin < leading || leading == 0);
   const uint64_t front = HashName(prompt.substr(0, std::min(begin, leading)));
   const Key key{divergence.cause, divergence.place.part, authored ? begin - divergence.place.record_begin : 0,
                 front};
