@@ -7,6 +7,7 @@ Backends are processes of their own (this file, `backend PORT`), with a first to
 One thing at a time happens to one of them. Clients stream or not, send short and long prompts of a bounded set,
 name sessions or not, and one in twenty goes away in the middle. What must hold, else exit code 1:
 
+  every backend is up again within a minute        after each trouble
   no request that had no first byte fails          whatever happens to its replica, it is answered by another one
   an answer that breaks says so                    after a kill, a stream ends with an error event, never with [DONE]
   RSS is flat                                      of the last third of the run at most 4 MB above that of the middle third
@@ -186,7 +187,11 @@ async def trouble(fleet, counts):
         event = random.choice([kill, freeze, leave_and_return, change_aliases])
         counts[event.__name__] += 1
         await event(fleet, random.choice(fleet.ports))
-        await all_up(fleet)
+        try:
+            await asyncio.wait_for(all_up(fleet), 60)
+        except asyncio.TimeoutError:
+            counts[f"LOST backends a minute after {event.__name__}"] += 1
+            return
         await asyncio.sleep(random.uniform(0.2, 1.5))
 
 
@@ -298,7 +303,7 @@ async def run(options):
         fleet.stop()
     for what, n in sorted(counts.items()) + sorted(events.items()):
         print(f"{n:8} {what}")
-    faults = judge(samples, counts, left)
+    faults = judge(samples, counts + events, left)
     print("\n".join(faults) if faults else "all held")
     return 1 if faults else 0
 

@@ -87,7 +87,7 @@ TEST_F(ProberTest, Metrics_GiveCapacityBlockSizeAndLoad_AndARestart) {
   EXPECT_TRUE(Eventually([&] { return View().epoch != before; }));
 }
 
-// Its connections outlive the silence, and the probes that go over them are not given up for its being down.
+// Over connections that outlive the silence: tests/e2e, with a process that is stopped.
 TEST_F(ProberTest, HLT_03_SilentReplica_IsUpAgainOnceItAnswers) {
   fixture_.Add(upstream_.url());
   fixture_.Start();
