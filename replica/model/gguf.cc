@@ -16,25 +16,10 @@ T Load(const std::byte* at) {
   return value;
 }
 
-constexpr size_t kNotInteger = 0;
-
-size_t IntegerBytes(GgufValueType type) {
-  switch (type) {
-    case GgufValueType::kUint8:
-    case GgufValueType::kInt8:
-      return 1;
-    case GgufValueType::kUint16:
-    case GgufValueType::kInt16:
-      return 2;
-    case GgufValueType::kUint32:
-    case GgufValueType::kInt32:
-      return 4;
-    case GgufValueType::kUint64:
-    case GgufValueType::kInt64:
-      return 8;
-    default:
-      return kNotInteger;
-  }
+bool IsInteger(GgufValueType type) {
+  const bool other =
+      type == GgufValueType::kBool || type == GgufValueType::kFloat32 || type == GgufValueType::kFloat64;
+  return !other && FixedBytes(type) > 0;
 }
 
 // An integer of any width; nothing for a u64 past int64.
@@ -150,8 +135,8 @@ absl::StatusOr<std::vector<std::string_view>> GgufFile::GetStringArray(std::stri
 
 absl::StatusOr<std::vector<int64_t>> GgufFile::GetIntArray(std::string_view key) const {
   KVRING_ASSIGN_OR_RETURN(const Value* value, FindArray(key, "an array of integers"));
-  const size_t width = IntegerBytes(value->element);
-  if (width == kNotInteger) return WrongType(key, *value, "an array of integers");
+  const size_t width = FixedBytes(value->element);
+  if (!IsInteger(value->element)) return WrongType(key, *value, "an array of integers");
   std::vector<int64_t> numbers;
   numbers.reserve(value->count);
   for (uint64_t i = 0; i < value->count; ++i) {

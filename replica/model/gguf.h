@@ -39,6 +39,8 @@ enum class GgufValueType : uint32_t {
   kInt64 = 11,
   kFloat64 = 12,
 };
+/// Of a value of fixed size; 0 for strings and arrays.
+size_t FixedBytes(GgufValueType type);
 
 /// Element types of tensors, with the numbers of the format. Others of the format are load errors that name
 /// the number.

@@ -20,7 +20,24 @@ constexpr int kMaxArrayDepth = 4;
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kMaxAlignment = 1 << 20;
 
-// Bytes of a value of fixed size; 0 for strings and arrays.
+bool IsValueType(uint32_t number) { return number <= static_cast<uint32_t>(GgufValueType::kFloat64); }
+
+// The least that one array element can take.
+size_t MinElementBytes(GgufValueType type) {
+  if (type == GgufValueType::kString) return 8;
+  if (type == GgufValueType::kArray) return 4 + 8;
+  return FixedBytes(type);
+}
+
+// Product, or nothing when it leaves int64.
+std::optional<int64_t> Multiply(int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
+  return product;
+}
+
+}  // namespace
+
 size_t FixedBytes(GgufValueType type) {
   switch (type) {
     case GgufValueType::kUint8:
@@ -44,24 +61,6 @@ size_t FixedBytes(GgufValueType type) {
   }
   return 0;
 }
-
-bool IsValueType(uint32_t number) { return number <= static_cast<uint32_t>(GgufValueType::kFloat64); }
-
-// The least that one array element can take.
-size_t MinElementBytes(GgufValueType type) {
-  if (type == GgufValueType::kString) return 8;
-  if (type == GgufValueType::kArray) return 4 + 8;
-  return FixedBytes(type);
-}
-
-// Product, or nothing when it leaves int64.
-std::optional<int64_t> Multiply(int64_t a, int64_t b) {
-  int64_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
-  return product;
-}
-
-}  // namespace
 
 std::optional<TensorTypeTraits> TraitsOf(TensorType type) {
   switch (type) {
