@@ -31,6 +31,12 @@ std::string Plain(std::string text) {
 
 net::Address AddressOf(const std::string& text) { return *net::ParseAddress(text); }
 
+// A client has its answer before the core hears that it is complete.
+void AwaitLastDecision(RouterGuard& guard) {
+  ASSERT_TRUE(Eventually(
+      [&] { return guard.With([](Router& router) { return router.RecentDecisions(1)[0].complete; }); }));
+}
+
 TEST(GrpcReplica, RealModel_SameBytesAsTheReplicasOwnHttp_AndExactPrediction) {
   if (!std::filesystem::exists(ModelPath())) GTEST_SKIP() << "no model at " << ModelPath();
   auto server = replica::ReplicaServer::Start({.model_path = ModelPath(), .kv_tokens = 4096});
@@ -64,6 +70,7 @@ TEST(GrpcReplica, RealModel_SameBytesAsTheReplicasOwnHttp_AndExactPrediction) {
     EXPECT_EQ(answer->header("content-type"), expected->header("content-type"));
     EXPECT_EQ(Plain(answer->body), Plain(expected->body)) << tail;
   }
+  AwaitLastDecision(guard);
   const auto records = guard.With([](Router& router) { return router.RecentDecisions(4); });
   EXPECT_TRUE(records[3].decision.prediction_exact);
   EXPECT_EQ(records[3].decision.predicted_cached_tokens, records[3].cached_tokens);
@@ -96,6 +103,7 @@ TEST(GrpcReplica, PFX_11_RouterRestarts_CacheIsKnownFromTheSnapshot) {
   net::HttpClient routed({"127.0.0.1", (*gateway)->port()});
   const auto answer = routed.Send("POST", "/v1/completions", {}, body);
   ASSERT_TRUE(answer.ok());
+  AwaitLastDecision(guard);
   const auto record = guard.With([](Router& router) { return router.RecentDecisions(1)[0]; });
   EXPECT_EQ(record.decision.predicted_cached_tokens, 192);
   EXPECT_EQ(record.cached_tokens, 192);
