@@ -23,6 +23,11 @@ def target(fleet, request):
     return (fleet.url, fleet.grpc) if request.param == "router" else (replica.url, replica.grpc)
 
 
+def own(url):
+    """How a prompt of this target begins: not even its first block is the other target's."""
+    return url.rsplit(":", 1)[-1]
+
+
 def plain_usage(url, body):
     return post(url + "/v1/completions", body).json["usage"]
 
@@ -42,7 +47,7 @@ def grpc_usage(address, protos, **fields):
 
 def test_USG_02_one_usage_for_all_ways_to_ask(target, protos):
     url, address = target
-    prompt = f"{url} " + WORDS * 12
+    prompt = f"{own(url)} " + WORDS * 12
     body = {"prompt": prompt, "max_tokens": 4, "temperature": 0}
     cold = plain_usage(url, body)
     assert cold["prompt_tokens_details"]["cached_tokens"] == 0
@@ -56,7 +61,7 @@ def test_USG_02_one_usage_for_all_ways_to_ask(target, protos):
 
 def test_USG_05_choices_count_the_prompt_once(target):
     url, _ = target
-    body = {"prompt": f"n {url} " + WORDS * 3, "max_tokens": 5, "n": 4, "seed": 1, "ignore_eos": True}
+    body = {"prompt": f"{own(url)} n " + WORDS * 3, "max_tokens": 5, "n": 4, "seed": 1, "ignore_eos": True}
     cold, warm = plain_usage(url, body), plain_usage(url, body)
     assert cold["prompt_tokens_details"]["cached_tokens"] == 0 and cold["completion_tokens"] == 20
     assert warm["prompt_tokens"] == cold["prompt_tokens"] and warm["completion_tokens"] == 20
@@ -65,7 +70,7 @@ def test_USG_05_choices_count_the_prompt_once(target):
 
 def test_equal_prompts_at_once_are_computed_once(target):
     url, _ = target
-    body = {"prompt": f"at once {url} " + WORDS * 40, "max_tokens": 2, "temperature": 0}
+    body = {"prompt": f"{own(url)} at once " + WORDS * 40, "max_tokens": 2, "temperature": 0}
     with ThreadPoolExecutor(4) as pool:
         usages = list(pool.map(lambda _: plain_usage(url, body), range(4)))
     cached = sorted(u["prompt_tokens_details"]["cached_tokens"] for u in usages)
