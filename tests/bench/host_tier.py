@@ -8,21 +8,16 @@ import argparse
 import json
 import os
 import random
-import socket
 import statistics
 import subprocess
 import tempfile
 import time
 import urllib.request
 
+from engine_vs_peers import free_port
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CONVERSATIONS, TOKENS, ROUNDS, KV_TOKENS = 8, 1000, 3, 4096
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def ask(port, prompt):

@@ -267,6 +267,23 @@ class CudaAttentionTest : public CudaKernelsTest, public testing::WithParamInter
     return sum;
   }
 
+  // Of every row of the sequences' last chunks, computed together.
+  void ExpectTheDoubleSoftmax(const std::vector<Sequence>& sequences) {
+    const auto out = InEveryOrder<uint16_t>([&] {
+      Step(sequences, /*last=*/false);
+      return Step(sequences, /*last=*/true);
+    });
+    size_t at = 0;
+    for (const Sequence& s : sequences) {
+      for (int p = s.length - s.chunk; p < s.length; ++p) {
+        for (int head = 0; head < GetParam().heads; ++head) {
+          for (const double expected : Expected(s, p, head))
+            ASSERT_NEAR(Bf16ToFloat(out[at++]), expected, 6e-3) << "length " << s.length << " head " << head;
+        }
+      }
+    }
+  }
+
   PagedKv kv_{};
   DeviceArray<uint16_t> pool_;
   RopeTable rope_{RopeFrequencies(GetParam().head_dim, 10000)};
@@ -284,43 +301,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaAttentionTest,
                                          AttentionCase{10, 1, 64, 16, 0, true, false}));
 
 TEST_P(CudaAttentionTest, ChunksAndDecodesTogether_EqualTheDoubleSoftmax) {
-  const AttentionCase& c = GetParam();
-  const std::vector<Sequence> sequences = {Make(37, 1), Make(1, 1), Make(22, 6), Make(50, 3)};
-  const auto out = InEveryOrder<uint16_t>([&] {
-    Step(sequences, /*last=*/false);
-    return Step(sequences, /*last=*/true);
-  });
-  size_t at = 0;
-  for (const Sequence& s : sequences) {
-    for (int p = s.length - s.chunk; p < s.length; ++p) {
-      for (int head = 0; head < c.heads; ++head) {
-        for (const double expected : Expected(s, p, head)) {
-          ASSERT_NEAR(Bf16ToFloat(out[at]), expected, 6e-3) << "length " << s.length << " head " << head;
-          ++at;
-        }
-      }
-    }
-  }
+  ExpectTheDoubleSoftmax({Make(37, 1), Make(1, 1), Make(22, 6), Make(50, 3)});
 }
 
 // Longer than a span: states are merged, also where a window leaves spans without a position.
 TEST_P(CudaAttentionTest, LongContext_SpansAreMerged) {
-  const AttentionCase& c = GetParam();
-  const std::vector<Sequence> sequences = {Make(kSpanPositions + 40, 1), Make(2 * kSpanPositions + 3, 2),
-                                           Make(30, 1)};
-  const auto out = InEveryOrder<uint16_t>([&] {
-    Step(sequences, /*last=*/false);
-    return Step(sequences, /*last=*/true);
-  });
-  size_t at = 0;
-  for (const Sequence& s : sequences) {
-    for (int p = s.length - s.chunk; p < s.length; ++p) {
-      for (int head = 0; head < c.heads; ++head) {
-        for (const double expected : Expected(s, p, head))
-          ASSERT_NEAR(Bf16ToFloat(out[at++]), expected, 6e-3) << "length " << s.length << " head " << head;
-      }
-    }
-  }
+  ExpectTheDoubleSoftmax({Make(kSpanPositions + 40, 1), Make(2 * kSpanPositions + 3, 2), Make(30, 1)});
 }
 
 }  // namespace

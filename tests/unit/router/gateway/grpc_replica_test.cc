@@ -31,6 +31,19 @@ std::string Plain(std::string text) {
 
 net::Address AddressOf(const std::string& text) { return *net::ParseAddress(text); }
 
+// A router before one replica.
+struct RouterBeside {
+  explicit RouterBeside(const std::string& grpc_address) {
+    guard.With([&](Router& router) { router.AddReplica({.url = "grpc://" + grpc_address}, Now()); });
+    gateway = Gateway::Start({}, guard, metrics, fleet.Upstreams(), {});
+  }
+
+  RouterGuard guard{Router::Create({.policy = "cache-aware", .seed = 1})};
+  MetricRegistry metrics;
+  GrpcFleet fleet{guard};
+  absl::StatusOr<std::unique_ptr<Gateway>> gateway{absl::UnknownError("not started")};
+};
+
 // A client has its answer before the core hears that it is complete.
 void AwaitLastDecision(RouterGuard& guard) {
   ASSERT_TRUE(Eventually(
@@ -41,18 +54,14 @@ TEST(GrpcReplica, RealModel_SameBytesAsTheReplicasOwnHttp_AndExactPrediction) {
   if (!std::filesystem::exists(ModelPath())) GTEST_SKIP() << "no model at " << ModelPath();
   auto server = replica::ReplicaServer::Start({.model_path = ModelPath(), .kv_tokens = 4096});
   ASSERT_TRUE(server.ok()) << server.status();
-  RouterGuard guard(Router::Create({.policy = "cache-aware", .seed = 1}));
-  MetricRegistry metrics;
-  guard.With(
-      [&](Router& router) { router.AddReplica({.url = "grpc://" + (*server)->grpc_address()}, Now()); });
-  GrpcFleet fleet(guard);
-  auto gateway = Gateway::Start({}, guard, metrics, fleet.Upstreams(), {});
-  ASSERT_TRUE(gateway.ok()) << gateway.status();
+  RouterBeside beside((*server)->grpc_address());
+  ASSERT_TRUE(beside.gateway.ok()) << beside.gateway.status();
+  RouterGuard& guard = beside.guard;
   ASSERT_TRUE(Eventually([&] {
     return guard.With([](Router& router) { return router.Replicas(Now())[0].state; }) == ReplicaState::kUp;
   }));
   net::HttpClient direct(AddressOf((*server)->http_address()));
-  net::HttpClient routed({"127.0.0.1", (*gateway)->port()});
+  net::HttpClient routed({"127.0.0.1", (*beside.gateway)->port()});
   const std::string story =
       "Once upon a time a fox and a hen lived beside the river and talked of the weather every single day.";
   const std::string head =
@@ -75,7 +84,7 @@ TEST(GrpcReplica, RealModel_SameBytesAsTheReplicasOwnHttp_AndExactPrediction) {
   EXPECT_TRUE(records[3].decision.prediction_exact);
   EXPECT_EQ(records[3].decision.predicted_cached_tokens, records[3].cached_tokens);
   EXPECT_GT(records[3].cached_tokens, 0);
-  (*gateway)->Stop(Duration(0));
+  (*beside.gateway)->Stop(Duration(0));
 }
 
 // A router that starts beside a replica with a warm cache: token prompts are predicted exactly from the
@@ -89,25 +98,21 @@ TEST(GrpcReplica, PFX_11_RouterRestarts_CacheIsKnownFromTheSnapshot) {
   const std::string body = "{\"prompt\":[" + ids + "],\"max_tokens\":2,\"temperature\":0}";
   net::HttpClient direct(AddressOf((*server)->http_address()));
   ASSERT_EQ(direct.Send("POST", "/v1/completions", {}, body)->status, 200);
-  RouterGuard guard(Router::Create({.policy = "cache-aware", .seed = 1}));
-  MetricRegistry metrics;
-  guard.With(
-      [&](Router& router) { router.AddReplica({.url = "grpc://" + (*server)->grpc_address()}, Now()); });
-  GrpcFleet fleet(guard);
-  auto gateway = Gateway::Start({}, guard, metrics, fleet.Upstreams(), {});
-  ASSERT_TRUE(gateway.ok()) << gateway.status();
+  RouterBeside beside((*server)->grpc_address());
+  ASSERT_TRUE(beside.gateway.ok()) << beside.gateway.status();
+  RouterGuard& guard = beside.guard;
   ASSERT_TRUE(Eventually([&] {
     return guard.With([](Router& router) { return router.Replicas(Now())[0].events.state; }) ==
            EventsState::kWhole;
   }));
-  net::HttpClient routed({"127.0.0.1", (*gateway)->port()});
+  net::HttpClient routed({"127.0.0.1", (*beside.gateway)->port()});
   const auto answer = routed.Send("POST", "/v1/completions", {}, body);
   ASSERT_TRUE(answer.ok());
   AwaitLastDecision(guard);
   const auto record = guard.With([](Router& router) { return router.RecentDecisions(1)[0]; });
   EXPECT_EQ(record.decision.predicted_cached_tokens, 192);
   EXPECT_EQ(record.cached_tokens, 192);
-  (*gateway)->Stop(Duration(0));
+  (*beside.gateway)->Stop(Duration(0));
 }
 
 }  // namespace

@@ -11,25 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "common/canonical_prompt.h"
 #include "common/random.h"
 #include "router/ledger/reuse_audit.h"
+#include "tests/unit/router/ledger/chat_prompt.h"
 
 namespace kvring::router {
 namespace {
 
 using Message = std::pair<std::string, std::string>;
-
-std::string Prompt(const std::vector<Message>& messages, const std::string& tools = "") {
-  CanonicalPrompt prompt;
-  if (!tools.empty()) prompt.AddTools(tools);
-  for (const auto& [role, text] : messages) {
-    prompt.BeginMessage(role);
-    prompt.AddText(text);
-    prompt.EndMessage();
-  }
-  return prompt.Take();
-}
 
 // A log and the one class that must be named; empty: none.
 struct Labelled {
@@ -110,7 +99,7 @@ class Application {
           break;
         case 1:  // documents and a question
           prompts.push_back(
-              Prompt({{"system", system}, {"user", documents_[random_.Below(5)] + Sentence()}}));
+              ChatPrompt({{"system", system}, {"user", documents_[random_.Below(5)] + Sentence()}}));
           break;
         case 2:  // an agent with tools
           history.push_back({"user", Sentence()});
@@ -152,7 +141,7 @@ class Application {
   std::vector<std::string> WithTools(const std::function<std::vector<std::string>(int)>& tools) {
     std::vector<std::string> prompts;
     for (int i = 0; i < kRequests; ++i)
-      prompts.push_back(Prompt({{"system", rules_}, {"user", Sentence()}}, List(tools(i))));
+      prompts.push_back(ChatPrompt({{"system", rules_}, {"user", Sentence()}}, List(tools(i))));
     return prompts;
   }
   std::vector<std::string> ToolsReordered() {
@@ -181,8 +170,8 @@ class Application {
     std::vector<std::string> prompts;
     for (int i = 0; i < kRequests; ++i) {
       const std::string question = Sentence() + " " + Sentence();
-      prompts.push_back(system ? Prompt({{"system", question}, {"user", rules_}})
-                               : Prompt({{"user", question + "\n" + rules_}}));
+      prompts.push_back(system ? ChatPrompt({{"system", question}, {"user", rules_}})
+                               : ChatPrompt({{"user", question + "\n" + rules_}}));
     }
     return prompts;
   }
@@ -193,7 +182,7 @@ class Application {
       std::string text = "Context:\n";
       for (size_t k = 0; k < documents_.size(); ++k)
         text += "[" + std::to_string(k + 1) + "] " + documents_[k] + "\n";
-      prompts.push_back(Prompt({{"system", rules_}, {"user", text + Sentence()}}));
+      prompts.push_back(ChatPrompt({{"system", rules_}, {"user", text + Sentence()}}));
     }
     return prompts;
   }
@@ -236,7 +225,7 @@ class Application {
                           const std::string& tools = "") {
     std::vector<Message> messages = {{"system", system}};
     messages.insert(messages.end(), history.begin(), history.end());
-    return Prompt(messages, tools);
+    return ChatPrompt(messages, tools);
   }
   std::string Hex(uint64_t digits) {
     std::string text;
@@ -297,7 +286,7 @@ std::vector<Labelled> WrittenCorpus() {
       messages.push_back({filled.substr(at, colon - at), filled.substr(colon + 2, next - colon - 2)});
       at = next + 1;
     }
-    return Prompt(messages);
+    return ChatPrompt(messages);
   };
   while (std::getline(in, line)) {
     if (line.starts_with('#')) continue;

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "common/canonical_prompt.h"
+#include "tests/unit/router/ledger/chat_prompt.h"
 
 namespace kvring::router {
 namespace {
@@ -19,20 +19,8 @@ std::string Handbook(int sentences, int from = 0) {
   return text;
 }
 
-using Messages = std::vector<std::pair<std::string, std::string>>;
-std::string Chat(const Messages& messages, std::string_view tools = "") {
-  CanonicalPrompt prompt;
-  if (!tools.empty()) prompt.AddTools(tools);
-  for (const auto& [role, text] : messages) {
-    prompt.BeginMessage(role);
-    prompt.AddText(text);
-    prompt.EndMessage();
-  }
-  return prompt.Take();
-}
-
 std::string SystemChat(const std::string& system, const std::string& user = "What now?") {
-  return Chat({{"system", system}, {"user", user}});
+  return ChatPrompt({{"system", system}, {"user", user}});
 }
 
 // A value at the start of a system prompt before text that stays.
@@ -124,9 +112,9 @@ TEST(DivergenceTest, GoesOnWhereTheEarlierEnded_IsNone) {
   const Messages turn = {{"system", Handbook(10)}, {"user", "Hello, I need help."}};
   Messages next = turn;
   next.insert(next.end(), {{"assistant", "Of course."}, {"user", "My parcel is late."}});
-  EXPECT_FALSE(FindDivergence(Chat(turn), Chat(next)));
-  EXPECT_FALSE(FindDivergence(Chat(next), Chat(turn)));
-  EXPECT_FALSE(FindDivergence(Chat(turn), Chat(turn)));
+  EXPECT_FALSE(FindDivergence(ChatPrompt(turn), ChatPrompt(next)));
+  EXPECT_FALSE(FindDivergence(ChatPrompt(next), ChatPrompt(turn)));
+  EXPECT_FALSE(FindDivergence(ChatPrompt(turn), ChatPrompt(turn)));
 }
 
 TEST(DivergenceTest, OtherQuestionBehindTheSamePrompt_IsNone) {
@@ -136,7 +124,7 @@ TEST(DivergenceTest, OtherQuestionBehindTheSamePrompt_IsNone) {
 
 TEST(DivergenceTest, TwoPromptsThatShareOneDocumentOfThree_AreNone) {
   const auto prompt = [](int x, int y, int z) {
-    return Chat({{"user", Handbook(8, x) + Handbook(8, y) + Handbook(8, z) + "What does it say?"}});
+    return ChatPrompt({{"user", Handbook(8, x) + Handbook(8, y) + Handbook(8, z) + "What does it say?"}});
   };
   EXPECT_FALSE(FindDivergence(prompt(0, 100, 200), prompt(300, 100, 400)));
 }
@@ -144,7 +132,7 @@ TEST(DivergenceTest, TwoPromptsThatShareOneDocumentOfThree_AreNone) {
 TEST(DivergenceTest, QuestionBeforeHandbook_IsVariableFirst) {
   for (const char* role : {"user", "system"}) {
     const auto ask = [&](const std::string& question) {
-      return Chat({{role, question}, {"user", Handbook(40)}});
+      return ChatPrompt({{role, question}, {"user", Handbook(40)}});
     };
     const auto found = FindDivergence(ask("How many days do I have to return a pair of shoes?"),
                                       ask("Who pays for the parcel if the lamp was broken on arrival?"));
@@ -168,7 +156,7 @@ std::string List(const std::vector<std::string>& tools) {
 }
 std::optional<Divergence> Tools(const std::string& x, const std::string& y) {
   const Messages messages = {{"system", Handbook(10)}, {"user", "Hi"}};
-  return FindDivergence(Chat(messages, x), Chat(messages, y));
+  return FindDivergence(ChatPrompt(messages, x), ChatPrompt(messages, y));
 }
 
 TEST(DivergenceTest, Tools_MovedAddedRemovedOrWrittenOtherwise) {
@@ -177,7 +165,7 @@ TEST(DivergenceTest, Tools_MovedAddedRemovedOrWrittenOtherwise) {
   ASSERT_TRUE(moved);
   EXPECT_EQ(moved->cause, DivergenceClass::kToolsReordered);
   EXPECT_EQ(moved->place.part, PromptPart::kTools);
-  EXPECT_EQ(moved->what_if_bytes, Chat({{"system", Handbook(10)}, {"user", "Hi"}}, all).size());
+  EXPECT_EQ(moved->what_if_bytes, ChatPrompt({{"system", Handbook(10)}, {"user", "Hi"}}, all).size());
   for (const auto& fewer : {List({kToolA, kToolB}), List({kToolB, kToolC}), std::string()}) {
     ASSERT_TRUE(Tools(all, fewer)) << fewer;
     EXPECT_EQ(Tools(all, fewer)->cause, DivergenceClass::kToolsChanged) << fewer;
@@ -231,7 +219,7 @@ TEST(DivergenceTest, DocumentsInOtherOrder_AreReordered) {
     std::string text = "Context:\n";
     int number = 1;
     for (const int doc : order) text += "[" + std::to_string(number++) + "] " + Handbook(4, doc * 50);
-    return Chat({{"user", text + "\nQuestion: " + question}});
+    return ChatPrompt({{"user", text + "\nQuestion: " + question}});
   };
   const auto found =
       FindDivergence(prompt({1, 2, 3, 4}, "May I return it?"), prompt({3, 1, 4, 2}, "Who pays?"));
@@ -248,14 +236,14 @@ TEST(DivergenceTest, HistoryCut_WithOrWithoutSummary_IsTruncation) {
   Messages cut = full;
   cut.erase(cut.begin() + 1, cut.begin() + 3);
   cut.push_back({"user", "And then?"});
-  const auto found = FindDivergence(Chat(full), Chat(cut));
+  const auto found = FindDivergence(ChatPrompt(full), ChatPrompt(cut));
   ASSERT_TRUE(found);
   EXPECT_EQ(found->cause, DivergenceClass::kHistoryTruncated);
-  EXPECT_EQ(found->now.begin, Chat({full[0]}).size());
+  EXPECT_EQ(found->now.begin, ChatPrompt({full[0]}).size());
   const size_t shared_start = found->offset - found->now.begin;  // "user\x1FQuestion " of either
-  EXPECT_EQ(found->what_if_bytes, Chat(cut).size() - Chat({cut.back()}).size() + shared_start);
+  EXPECT_EQ(found->what_if_bytes, ChatPrompt(cut).size() - ChatPrompt({cut.back()}).size() + shared_start);
   cut.insert(cut.begin() + 1, {"system", "Summary: the customer asked about items."});
-  EXPECT_EQ(FindDivergence(Chat(full), Chat(cut))->cause, DivergenceClass::kHistoryTruncated);
+  EXPECT_EQ(FindDivergence(ChatPrompt(full), ChatPrompt(cut))->cause, DivergenceClass::kHistoryTruncated);
 }
 
 TEST(DivergenceTest, HeaderThatIsNotRenderedAgain_IsThePromptHeader_PFX_17) {
