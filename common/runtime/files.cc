@@ -42,6 +42,14 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) 
   return text;
 }
 
+absl::Status WriteFile(const std::string& path, std::string_view bytes) {
+  std::ofstream out(path, std::ios::binary);
+  if (!out) return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be written"));
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  return out ? absl::OkStatus() : absl::DataLossError(absl::StrCat(path, ": could not be written whole"));
+}
+
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   KVRING_ASSIGN_OR_RETURN(const size_t size, SizeOf(path));
   if (size == 0) return MappedFile({});

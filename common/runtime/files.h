@@ -1,9 +1,10 @@
-// The one door to files: whole-file reads, read-only mappings and files that one process keeps to itself,
-// errors with the path in them.
+// The one door to files: whole-file reads and writes, read-only mappings and files that one process keeps to
+// itself, errors with the path in them.
 #pragma once
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 
@@ -12,6 +13,10 @@ namespace kvring {
 /// The whole file. NotFound, PermissionDenied or ResourceExhausted (larger than max_bytes), each naming the
 /// path.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
+
+/// The whole file, in place of what was there. PermissionDenied: it cannot be opened; DataLoss: it is not
+/// written whole. Each names the path.
+absl::Status WriteFile(const std::string& path, std::string_view bytes);
 
 /// A read-only shared mapping of a regular file; unmapped when destroyed. An empty file gives an empty span.
 class MappedFile {

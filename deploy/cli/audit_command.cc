@@ -1,7 +1,6 @@
 // kvring audit: reads request logs, says what the hit rate should be, what it was, and what loses it. Works
 // without a server and a network.
 #include <cstdio>
-#include <fstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -99,14 +98,6 @@ absl::Status CompareMetrics(const std::string& path, const router::ReuseSums& su
       absl::StrCat("metric disagrees with usage (", hits, " vs ", sums.told_cached, ")"));
 }
 
-absl::Status WritePage(const std::string& path, const std::string& page) {
-  std::ofstream out(path, std::ios::binary);
-  out << page;
-  out.close();
-  if (!out) return absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
-  return absl::OkStatus();
-}
-
 // What a check finds wrong.
 std::vector<std::string> Failures(const Options& options, const std::vector<AuditCheck>& checks,
                                   const router::ReuseAudit& audit, const boost::json::object& report) {
@@ -142,7 +133,7 @@ int Run(const Options& options) {
   for (const std::string& failure : failures) failed.emplace_back(failure);
   report["failed"] = std::move(failed);
   if (!options.html.empty())
-    if (const absl::Status status = WritePage(options.html, AuditPage(report)); !status.ok())
+    if (const absl::Status status = WriteFile(options.html, AuditPage(report)); !status.ok())
       return Fail(status);
   std::printf("%s\n", options.json ? boost::json::serialize(report).c_str() : AuditText(report).c_str());
   for (const std::string& failure : failures) Fail(failure);

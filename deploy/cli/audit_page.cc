@@ -1,7 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "deploy/cli/audit_report.h"
+#include "deploy/cli/markup.h"
 
 namespace kvring::cli {
 namespace {
@@ -24,11 +24,7 @@ article{border:1px solid var(--line);border-radius:6px;padding:.2rem 1rem;margin
 </style></head><body>
 )";
 
-std::string Escape(std::string_view text) {
-  return absl::StrReplaceAll(std::string(text),
-                             {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
-}
-std::string Str(const json::value& value) { return Escape(std::string(value.as_string())); }
+std::string Str(const json::value& value) { return EscapeMarkup(std::string(value.as_string())); }
 int64_t Int(const json::value& value) { return value.to_number<int64_t>(); }
 std::string Percent(const json::value& share) {
   return share.is_null() ? "not reported" : absl::StrFormat("%.1f&nbsp;%%", 100 * share.as_double());

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/random.h"
+#include "common/runtime/files.h"
 #include "common/status_macros.h"
 #include "kernels/half.h"
 
@@ -124,10 +125,7 @@ absl::Status WriteRandomGpt2(const std::string& directory, uint64_t seed) {
       {"model_type", "gpt2"}, {"n_layer", kLayers},      {"n_head", 12},
       {"n_embd", kWidth},     {"n_positions", kContext}, {"vocab_size", kVocab}};
   const std::string file = directory + "/config.json";
-  std::ofstream out(file);
-  out << boost::json::serialize(config);
-  out.close();
-  if (!out) return absl::UnavailableError(absl::StrCat(file, ": cannot be written"));
+  KVRING_RETURN_IF_ERROR(WriteFile(file, boost::json::serialize(config)));
   return WriteTensors(directory + "/model.safetensors", seed);
 }
 

@@ -6,6 +6,7 @@
 #include "common/runtime/log.h"
 #include "common/runtime/signals.h"
 #include "deploy/cli/command.h"
+#include "replica/kv/kv_size.h"
 #include "replica/server/replica_server.h"
 
 namespace kvring::cli {
@@ -79,7 +80,7 @@ void AddReplica(CLI::App& app, Action& action) {
   command
       ->add_option("--kv-type", replica.kv_type,
                    "keys and values in f32, f16, bf16 or int8 (default: bf16; f32 with --exact)")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}));
+      ->check(CLI::IsMember(replica::KvTypeNames()));
   auto* tier = command->add_option(
       "--host-tier", options->host_tier,
       "keep evicted KV blocks in so many bytes of host memory, like 4GiB (default: none)");

@@ -29,12 +29,12 @@ struct CapacityOptions : SimOptions {
 
 template <Histogram sim::FleetResult::*times, int percent>
 double QuantileOf(const sim::FleetResult& r) {
-  return static_cast<double>((r.*times).Quantile(percent / 100.0)) * 1e-9;
+  return QuantileSeconds(r.*times, percent / 100.0);
 }
 
 std::optional<Limit> FindLimit(absl::string_view name) {
   using sim::FleetResult;
-  static const Limit kKnown[] = {{"ttft_mean", 0, [](const FleetResult& r) { return r.ttft.mean() * 1e-9; }},
+  static const Limit kKnown[] = {{"ttft_mean", 0, [](const FleetResult& r) { return MeanSeconds(r.ttft); }},
                                  {"ttft_p50", 0, QuantileOf<&FleetResult::ttft, 50>},
                                  {"ttft_p90", 0, QuantileOf<&FleetResult::ttft, 90>},
                                  {"ttft_p99", 0, QuantileOf<&FleetResult::ttft, 99>},

@@ -21,9 +21,9 @@ struct RunOptions : SimOptions {
 };
 
 boost::json::object TimesJson(const Histogram& times) {
-  return {{"mean", times.mean() * 1e-9},
-          {"p50", static_cast<double>(times.Quantile(0.5)) * 1e-9},
-          {"p99", static_cast<double>(times.Quantile(0.99)) * 1e-9}};
+  return {{"mean", MeanSeconds(times)},
+          {"p50", QuantileSeconds(times, 0.5)},
+          {"p99", QuantileSeconds(times, 0.99)}};
 }
 
 boost::json::object PolicyJson(const SimRun& run) {
@@ -69,11 +69,9 @@ void PrintCsv(const std::vector<SimRun>& runs) {
   for (const SimRun& run : runs) {
     const sim::FleetResult& r = run.result;
     std::printf("%s,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%.4f,%lld,%lld,%lld,%lld\n", run.policy.c_str(),
-                r.hit_rate(), r.ceiling(), r.ttft.mean() * 1e-9,
-                static_cast<double>(r.ttft.Quantile(0.5)) * 1e-9,
-                static_cast<double>(r.ttft.Quantile(0.99)) * 1e-9, r.queued.mean() * 1e-9,
-                static_cast<double>(r.itl.Quantile(0.99)) * 1e-9, r.max_over_mean(),
-                static_cast<long long>(r.requests), static_cast<long long>(r.refused),
+                r.hit_rate(), r.ceiling(), MeanSeconds(r.ttft), QuantileSeconds(r.ttft, 0.5),
+                QuantileSeconds(r.ttft, 0.99), MeanSeconds(r.queued), QuantileSeconds(r.itl, 0.99),
+                r.max_over_mean(), static_cast<long long>(r.requests), static_cast<long long>(r.refused),
                 static_cast<long long>(r.prompt_tokens), static_cast<long long>(r.cached_tokens));
   }
 }
@@ -86,10 +84,9 @@ void PrintTable(const std::vector<SimRun>& runs) {
     const double same =
         r.follow_ups == 0 ? 0 : static_cast<double>(r.follow_ups_on_same) / static_cast<double>(r.follow_ups);
     std::printf("%-22s %7.2f%% %7.2f%% %9.3f %9.3f %9.3f %9.3f %9.2f %7.1f%% %8lld\n", run.policy.c_str(),
-                r.hit_rate() * 100, r.ceiling() * 100, r.ttft.mean() * 1e-9,
-                static_cast<double>(r.ttft.Quantile(0.5)) * 1e-9,
-                static_cast<double>(r.ttft.Quantile(0.99)) * 1e-9, r.queued.mean() * 1e-9, r.max_over_mean(),
-                same * 100, static_cast<long long>(r.refused));
+                r.hit_rate() * 100, r.ceiling() * 100, MeanSeconds(r.ttft), QuantileSeconds(r.ttft, 0.5),
+                QuantileSeconds(r.ttft, 0.99), MeanSeconds(r.queued), r.max_over_mean(), same * 100,
+                static_cast<long long>(r.refused));
   }
   for (const SimRun& run : runs) {
     for (const std::string& warning : run.result.warnings) std::printf("! %s\n", warning.c_str());

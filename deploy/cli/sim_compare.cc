@@ -18,11 +18,10 @@ struct Figure {
 };
 constexpr Figure kFigures[] = {
     {"hit_rate", "hit rate %", 100, 2, [](const sim::FleetResult& r) { return r.hit_rate(); }},
-    {"ttft_mean_s", "TTFT mean s", 1, 3, [](const sim::FleetResult& r) { return r.ttft.mean() * 1e-9; }},
+    {"ttft_mean_s", "TTFT mean s", 1, 3, [](const sim::FleetResult& r) { return MeanSeconds(r.ttft); }},
     {"ttft_p99_s", "TTFT p99 s", 1, 3,
-     [](const sim::FleetResult& r) { return static_cast<double>(r.ttft.Quantile(0.99)) * 1e-9; }},
-    {"itl_p99_s", "ITL p99 s", 1, 4,
-     [](const sim::FleetResult& r) { return static_cast<double>(r.itl.Quantile(0.99)) * 1e-9; }},
+     [](const sim::FleetResult& r) { return QuantileSeconds(r.ttft, 0.99); }},
+    {"itl_p99_s", "ITL p99 s", 1, 4, [](const sim::FleetResult& r) { return QuantileSeconds(r.itl, 0.99); }},
     {"max_over_mean", "max/mean", 1, 3, [](const sim::FleetResult& r) { return r.max_over_mean(); }}};
 
 // Of one figure: a policy's values by seed, less those of a base.

@@ -1,10 +1,11 @@
 #include "deploy/cli/sim_page.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/runtime/files.h"
+#include "deploy/cli/markup.h"
 #include "deploy/cli/svg_chart.h"
 #include "sim/pooled_lru.h"
 
@@ -30,15 +31,12 @@ std::string Table(const std::vector<SimRun>& runs) {
       "p99</th><th>busiest / mean</th><th>refused</th></tr>\n";
   for (const SimRun& run : runs) {
     const sim::FleetResult& r = run.result;
-    const auto quantile = [](const Histogram& h, double q) {
-      return static_cast<double>(h.Quantile(q)) * 1e-9;
-    };
     absl::StrAppendFormat(
         &html,
         "<tr><td>%s</td><td>%.2f %%</td><td>%.3f s</td><td>%.3f s</td><td>%.3f s</td><td>%.1f "
         "ms</td><td>%.2f</td><td>%d</td></tr>\n",
-        EscapeMarkup(run.policy), r.hit_rate() * 100, r.ttft.mean() * 1e-9, quantile(r.ttft, 0.5),
-        quantile(r.ttft, 0.99), quantile(r.itl, 0.99) * 1e3, r.max_over_mean(), r.refused);
+        EscapeMarkup(run.policy), r.hit_rate() * 100, MeanSeconds(r.ttft), QuantileSeconds(r.ttft, 0.5),
+        QuantileSeconds(r.ttft, 0.99), QuantileSeconds(r.itl, 0.99) * 1e3, r.max_over_mean(), r.refused);
   }
   return html + "</table>\n";
 }
@@ -70,13 +68,12 @@ std::string FirstTokens(const std::vector<SimRun>& runs) {
   std::vector<Bar> bars;
   std::vector<Series> lines;
   for (const SimRun& run : runs) {
-    const double all = run.result.ttft.mean() * 1e-9, queued = run.result.queued.mean() * 1e-9;
+    const double all = MeanSeconds(run.result.ttft), queued = MeanSeconds(run.result.queued);
     bars.push_back({run.policy, {queued, std::max(all - queued, 0.0)}, absl::StrFormat("%.3f s", all)});
     Series& line = lines.emplace_back(Series{run.policy, {}});
     for (int i = 1; i <= 100; ++i) {
       const double q = i < 100 ? i / 100.0 : 0.999;
-      line.points.emplace_back(std::max(static_cast<double>(run.result.ttft.Quantile(q)) * 1e-9, 1e-4),
-                               q * 100);
+      line.points.emplace_back(std::max(QuantileSeconds(run.result.ttft, q), 1e-4), q * 100);
     }
   }
   return Section("Time to first token",
@@ -160,13 +157,7 @@ std::string SimPage(const SimOptions& options, const SimSetup& setup, const std:
 
 absl::Status WriteSimPage(const std::string& path, const SimOptions& options, const SimSetup& setup,
                           const std::vector<SimRun>& runs) {
-  const std::string html = SimPage(options, setup, runs);
-  std::FILE* const file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return absl::PermissionDeniedError(absl::StrCat(path, ": cannot be written"));
-  const bool whole = std::fwrite(html.data(), 1, html.size(), file) == html.size();
-  const bool closed = std::fclose(file) == 0;
-  return whole && closed ? absl::OkStatus()
-                         : absl::DataLossError(absl::StrCat(path, ": could not be written whole"));
+  return WriteFile(path, SimPage(options, setup, runs));
 }
 
 }  // namespace kvring::cli

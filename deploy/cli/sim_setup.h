@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/histogram.h"
 #include "sim/fleet_simulation.h"
 #include "sim/trace.h"
 
@@ -71,5 +72,11 @@ std::vector<SimRun> RunSims(const SimOptions& options, const SimSetup& setup);
 
 /// "seed 7", the trace's totals, the fleet: what comes first in every table.
 void PrintSimHeader(const SimOptions& options, const SimSetup& setup);
+
+/// Of times in nanoseconds.
+inline double MeanSeconds(const Histogram& times) { return times.mean() * 1e-9; }
+inline double QuantileSeconds(const Histogram& times, double q) {
+  return static_cast<double>(times.Quantile(q)) * 1e-9;
+}
 
 }  // namespace kvring::cli

@@ -3,7 +3,6 @@
 #include <boost/json.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -172,10 +171,9 @@ void PrintText(const Model& model, const Options& options, const Card& card) {
 }
 
 int WritePlot(const Model& model, const Options& options, const Card& card) {
-  std::ofstream out(options.svg);
-  out << SizePlot(model.shape, model.context, options.batch, card.room());
-  out.close();
-  return out ? 0 : Fail(absl::StrCat("--svg: ", options.svg, " cannot be written"));
+  const absl::Status written =
+      WriteFile(options.svg, SizePlot(model.shape, model.context, options.batch, card.room()));
+  return written.ok() ? 0 : Fail(absl::StrCat("--svg: ", options.svg, " cannot be written"));
 }
 
 int Run(const Options& options) {
@@ -225,7 +223,7 @@ void AddSize(CLI::App& app, Action& action) {
   command
       ->add_option("--kv-type", options->kv_type,
                    "as a replica of that --kv-type holds it: f32, f16, bf16 or int8 (with its scales)")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
+      ->check(CLI::IsMember(replica::KvTypeNames()))
       ->excludes(bytes);
   command->add_option("--memory", options->memory, "of the card, like 80GiB: how many conversations fit");
   command->add_option("--weights", options->weights, "bytes of the weights on that card");

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "deploy/cli/command.h"
+#include "deploy/cli/markup.h"
 
 namespace kvring::cli {
 namespace {
@@ -25,12 +26,7 @@ struct Scale {
 };
 
 std::string Text(double x, double y, const char* anchor, const std::string& text) {
-  return absl::StrFormat("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>\n", x, y, anchor, text);
-}
-
-std::string Line(double x1, double y1, double x2, double y2, const char* colour) {
-  return absl::StrFormat("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", x1, y1,
-                         x2, y2, colour);
+  return SvgText(x, y, anchor, text, "#000");
 }
 
 std::string Axes(const Scale& scale) {
@@ -38,7 +34,7 @@ std::string Axes(const Scale& scale) {
   for (int i = 0; i <= kTicks; ++i) {
     const double tokens = scale.tokens * i / kTicks;
     const double bytes = scale.bytes * i / kTicks;
-    absl::StrAppend(&out, Line(kLeft, scale.y(bytes), kLeft + kWidth, scale.y(bytes), "#ddd"),
+    absl::StrAppend(&out, SvgLine(kLeft, scale.y(bytes), kLeft + kWidth, scale.y(bytes), "#ddd"),
                     Text(kLeft - 8, scale.y(bytes) + 4, "end", FormatBytes(static_cast<int64_t>(bytes))),
                     Text(scale.x(tokens), kTop + kHeight + 18, "middle", absl::StrFormat("%.0f", tokens)));
   }
@@ -60,7 +56,7 @@ std::string SizePlot(const replica::KvShape& shape, int64_t tokens, int64_t batc
   absl::StrAppend(&out, Axes(scale));
   if (room_bytes > 0 && static_cast<double>(room_bytes) <= scale.bytes) {
     const double y = scale.y(static_cast<double>(room_bytes));
-    absl::StrAppend(&out, Line(kLeft, y, kLeft + kWidth, y, "#c33"),
+    absl::StrAppend(&out, SvgLine(kLeft, y, kLeft + kWidth, y, "#c33"),
                     Text(kLeft + kWidth, y - 4, "end", "room beside the weights"));
   }
   absl::StrAppendFormat(&out,

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
+#include "deploy/cli/markup.h"
 
 namespace kvring::cli {
 namespace {
@@ -28,13 +28,7 @@ std::string Open(double height) {
 }
 
 std::string Text(double x, double y, const char* anchor, const std::string& text) {
-  return absl::StrFormat("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" fill=\"#333\">%s</text>\n", x, y,
-                         anchor, EscapeMarkup(text));
-}
-
-std::string Line(double x1, double y1, double x2, double y2, const char* colour) {
-  return absl::StrFormat("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"/>\n", x1, y1,
-                         x2, y2, colour);
+  return SvgText(x, y, anchor, text, "#333");
 }
 
 std::string Box(double x, double y, double width, double height, const std::string& colour) {
@@ -75,10 +69,6 @@ Axis AxisOf(const std::vector<Series>& series, bool log) {
 
 }  // namespace
 
-std::string EscapeMarkup(const std::string& text) {
-  return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
-}
-
 std::string LineChart(const std::string& x_label, const std::string& y_label,
                       const std::vector<Series>& series, bool log_x) {
   constexpr double kTop = 20, kHeight = 220;
@@ -92,7 +82,7 @@ std::string LineChart(const std::string& x_label, const std::string& y_label,
   for (int i = 0; i <= kTicks; ++i) {
     const double share = static_cast<double>(i) / kTicks, y = kTop + kHeight * (1 - share);
     absl::StrAppend(
-        &svg, Line(kLeft, y, kLeft + kPlot, y, "#ddd"),
+        &svg, SvgLine(kLeft, y, kLeft + kPlot, y, "#ddd"),
         Text(kLeft - 8, y + 4, "end", absl::StrFormat("%.4g", top * share)),
         Text(kLeft + kPlot * share, kTop + kHeight + 18, "middle", absl::StrFormat("%.4g", axis.At(share))));
   }
@@ -125,7 +115,7 @@ std::string BarChart(const std::string& x_label, const std::vector<std::string>&
   std::string svg = Open(bottom + 46);
   for (int i = 0; i <= kTicks; ++i) {
     const double share = static_cast<double>(i) / kTicks, x = kLeft + kPlot * share;
-    absl::StrAppend(&svg, Line(x, kTop, x, bottom, "#ddd"),
+    absl::StrAppend(&svg, SvgLine(x, kTop, x, bottom, "#ddd"),
                     Text(x, bottom + 16, "middle", absl::StrFormat("%.4g", top * share)));
   }
   for (size_t row = 0; row < bars.size(); ++row) {
@@ -141,7 +131,7 @@ std::string BarChart(const std::string& x_label, const std::vector<std::string>&
   }
   for (const auto& [name, value] : marks) {
     const double x = kLeft + kPlot * value / top;
-    absl::StrAppend(&svg, Line(x, kTop - 4, x, bottom, "#111"), Text(x, kTop - 8, "middle", name));
+    absl::StrAppend(&svg, SvgLine(x, kTop - 4, x, bottom, "#111"), Text(x, kTop - 8, "middle", name));
   }
   absl::StrAppend(&svg, Text(kLeft + kPlot / 2, bottom + 36, "middle", x_label));
   for (size_t i = 0; part_names.size() > 1 && i < part_names.size(); ++i) {

@@ -28,7 +28,4 @@ std::string BarChart(const std::string& x_label, const std::vector<std::string>&
 /// One row per member, a cell per moment, the darker the more; `most`: what is darkest.
 std::string StripChart(const std::vector<std::vector<double>>& rows, double most, double seconds);
 
-/// Text for HTML and SVG.
-std::string EscapeMarkup(const std::string& text);
-
 }  // namespace kvring::cli

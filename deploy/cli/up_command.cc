@@ -8,6 +8,7 @@
 #include "deploy/cli/command.h"
 #include "deploy/cli/demo.h"
 #include "deploy/cli/fleet_process.h"
+#include "replica/kv/kv_size.h"
 
 namespace kvring::cli {
 namespace {
@@ -73,7 +74,7 @@ void AddUp(CLI::App& app, Action& action) {
   command
       ->add_option("--kv-type", options->fleet.kv_type,
                    "keys and values of the replicas in f32, f16, bf16 or int8")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}));
+      ->check(CLI::IsMember(replica::KvTypeNames()));
   command->add_flag("--demo", options->demo, "run the demonstration, then stop");
   command->add_flag("--keep", options->keep, "with --demo: stay afterwards");
   command->footer("Examples:\n  kvring up\n  kvring up --replicas 2 --port 8000 --policy session-ring");

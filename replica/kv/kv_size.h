@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace kvring::replica {
 
@@ -19,7 +21,10 @@ struct KvShape {
   int64_t window = 0;         // tokens kept per sequence; 0: all
 };
 
-/// "f32", "f16", "bf16" or "int8", as our replicas hold keys and values: int8 with a f32 scale per key and
+/// What our replicas can hold keys and values in.
+inline std::vector<std::string> KvTypeNames() { return {"f32", "f16", "bf16", "int8"}; }
+
+/// One of KvTypeNames, as our replicas hold keys and values: int8 with a f32 scale per key and
 /// value of a head.
 constexpr void SetKvType(std::string_view type, KvShape& shape) {
   shape.element_bytes = type == "f32" ? 4 : type == "int8" ? 1 : 2;

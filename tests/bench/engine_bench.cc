@@ -12,6 +12,7 @@
 
 #include "common/random.h"
 #include "common/runtime/clock.h"
+#include "replica/kv/kv_size.h"
 #include "replica/model/cpu_executor.h"
 
 namespace kvring::replica {
@@ -151,7 +152,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", flags.threads, "threads of the pool")->check(CLI::Range(1, 256));
   app.add_option("--precision", flags.precision)->check(CLI::IsMember({"fast", "fp32"}));
   app.add_option("--kv-type", flags.kv_type, "default: that of the precision")
-      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}));
+      ->check(CLI::IsMember(kvring::replica::KvTypeNames()));
   app.add_option("--isa", flags.isa, "default: the best of this CPU")
       ->check(CLI::IsMember({"plain", "avx2", "avx512"}));
   app.add_option("--repeat", flags.repeat)->check(CLI::Range(1, 1000));
