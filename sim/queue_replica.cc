@@ -11,8 +11,6 @@
 namespace kvring::sim {
 namespace {
 
-constexpr int kMaxRefusedPerStep = 16;  // as the scheduler's
-
 replica::BlockManagerOptions BlockOptions(const SimReplicaOptions& options, int32_t grain) {
   return {.num_blocks = static_cast<int32_t>(options.kv_tokens / options.block_tokens),
           .block_size = options.block_tokens / grain};
@@ -112,8 +110,9 @@ void QueueReplica::PlanAdmissions(Instant now) {
     return !s->preempted && s->bypasses < options_.scheduler.max_bypasses &&
            now - s->blocked_since < options_.scheduler.max_bypass_time;
   };
-  int refused = 0;
-  for (size_t i = 0; i < waiting_.size() && budget_ > 0 && refused < kMaxRefusedPerStep;) {
+  size_t refused = 0;
+  for (size_t i = 0;
+       i < waiting_.size() && budget_ > 0 && refused < replica::Scheduler::kMaxRefusedPerStep;) {
     if (!std::ranges::all_of(passed, may_be_passed)) return;
     Sequence& sequence = *waiting_[i];
     const Admission admission = TryAdmit(sequence, now);

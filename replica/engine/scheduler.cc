@@ -7,9 +7,6 @@
 namespace kvring::replica {
 namespace {
 
-/// Waiting sequences that one step looks at in vain.
-constexpr size_t kMaxRefusedPerStep = 16;
-
 /// Tokens of one sequence in a step: the budget, or what a pool that has room for the window has room for
 /// beside it.
 int32_t LongestChunk(int32_t budget, const BlockManager& blocks) {

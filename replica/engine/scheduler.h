@@ -60,6 +60,9 @@ struct StepPlan {
 
 class Scheduler {
  public:
+  /// Waiting sequences that one step looks at in vain.
+  static constexpr size_t kMaxRefusedPerStep = 16;
+
   Scheduler(const SchedulerOptions& options, BlockManager& blocks);
 
   /// A sequence that has never run. The scheduler keeps the pointer until Remove.

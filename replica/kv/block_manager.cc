@@ -339,7 +339,7 @@ void BlockManager::Register(const BlockTable& table, std::span<const TokenId> hi
   b.check = Keyed() ? table.checks[index] : 0;
   b.depth = index;
   b.hash = table.hashes[index];
-  b.parent_hash = index == 0 ? table.root.hash : table.hashes[index - 1];
+  b.parent_hash = table.parent_hash(index);
   b.root = table.root;
   std::ranges::copy(Slice(history, index),
                     stored_tokens_.begin() + static_cast<ptrdiff_t>(block) * block_size_);

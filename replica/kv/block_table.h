@@ -50,6 +50,9 @@ struct BlockTable {
   int32_t announced_blocks = 0;   // whole blocks [committed, announced) are being computed for all to see
   int32_t null_blocks = 0;        // leading entries that the window has passed
   bool held = false;              // between Admit or Fork and Release
+
+  /// Of block `index`: the hash of the one before it, or the chain's root.
+  BlockHash parent_hash(int32_t index) const { return index == 0 ? root.hash : hashes[index - 1]; }
 };
 
 }  // namespace kvring::replica

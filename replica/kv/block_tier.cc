@@ -16,7 +16,7 @@ int32_t BlockManager::SlotOf(const BlockTable& table, std::span<const TokenId> t
   if (!tier_.Holds(table.hashes[index])) return HostTier::kNone;
   const std::span<const TokenId> own = Slice(tokens, index);
   return tier_.Find({table.hashes[index],
-                     index == 0 ? table.root.hash : table.hashes[index - 1],
+                     table.parent_hash(index),
                      table.checks[index],
                      table.root,
                      index,
@@ -53,8 +53,7 @@ void BlockManager::LoadFromTier(BlockTable& table, std::span<const TokenId> toke
     if (std::ranges::find(copying_, block) != copying_.end()) return;
     if (!tier_.Get(slot, block)) {
       ++stats_.tier_damaged_blocks;
-      events_.Append({CacheEvent::Kind::kRemoved, table.hashes[index],
-                      index == 0 ? table.root.hash : table.hashes[index - 1]});
+      events_.Append({CacheEvent::Kind::kRemoved, table.hashes[index], table.parent_hash(index)});
       return;
     }
     Register(table, tokens, index, index == 0 ? kNone : table.blocks[index - 1].value);

@@ -15,7 +15,7 @@ std::span<const TokenId> BlockManager::StoredTokens(int32_t block) const {
 
 void BlockManager::HashUpTo(BlockTable& table, std::span<const TokenId> tokens, int32_t blocks) const {
   for (auto i = static_cast<int32_t>(table.hashes.size()); i < blocks; ++i) {
-    table.hashes.push_back(chain_(i == 0 ? table.root.hash : table.hashes.back(), Slice(tokens, i)));
+    table.hashes.push_back(chain_(table.parent_hash(i), Slice(tokens, i)));
   }
   if (!Keyed()) return;
   for (auto i = static_cast<int32_t>(table.checks.size()); i < blocks; ++i) {
@@ -93,8 +93,9 @@ int32_t BlockManager::Match(BlockTable& table, std::span<const TokenId> tokens, 
 
 bool BlockManager::IsBeingComputed(BlockTable& table, std::span<const TokenId> tokens,
                                    int32_t max_tokens) const {
+  if (announced_.empty()) return false;
   const int32_t next = Match(table, tokens, max_tokens) / block_size_;
-  if (announced_.empty() || next >= max_tokens / block_size_) return false;
+  if (next >= max_tokens / block_size_) return false;
   HashUpTo(table, tokens, next + 1);
   return announced_.contains(table.hashes[next]);
 }

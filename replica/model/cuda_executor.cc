@@ -52,13 +52,18 @@ absl::Status UploadEmbedding(Stream& stream, const GgufTensor& from, DeviceArray
 
 absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Load(const std::string& path,
                                                                  const CudaOptions& options) {
+  KVRING_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(path));
+  return Load(source, options);
+}
+
+absl::StatusOr<std::unique_ptr<CudaExecutor>> CudaExecutor::Load(const ModelSource& source,
+                                                                 const CudaOptions& options) {
   if (options.block_size < 1 || options.block_size > 4096) {
     return absl::InvalidArgumentError(absl::StrCat("block_size: ", options.block_size, " is not 1 to 4096"));
   }
-  KVRING_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(path));
   if (source.config().head_dim > kMaxHeadDim) {
-    return absl::UnimplementedError(
-        absl::StrCat(path, ": heads of ", source.config().head_dim, " are longer than ", kMaxHeadDim));
+    return absl::UnimplementedError(absl::StrCat(source.tensors().file, ": heads of ",
+                                                 source.config().head_dim, " are longer than ", kMaxHeadDim));
   }
   KVRING_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, Stream::Open(options.device));
   std::unique_ptr<CudaExecutor> executor(new CudaExecutor(std::move(stream), source.config()));

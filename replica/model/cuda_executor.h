@@ -35,6 +35,8 @@ class CudaExecutor : public Executor {
   /// free), options that name a field.
   static absl::StatusOr<std::unique_ptr<CudaExecutor>> Load(const std::string& path,
                                                             const CudaOptions& options);
+  static absl::StatusOr<std::unique_ptr<CudaExecutor>> Load(const ModelSource& source,
+                                                            const CudaOptions& options);
 
   const ExecutorLimits& limits() const override { return limits_; }
   absl::Status Execute(const Batch& batch, StepOutput& output) override;

@@ -79,11 +79,11 @@ absl::StatusOr<std::unique_ptr<Executor>> LoadCudaExecutor(const ReplicaOptions&
                    .kv_tokens = options.kv_tokens,
                    .block_size = options.block_size,
                    .threads = options.threads};
+  KVRING_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options.model_path));
   if (options.kv_bytes > 0) {
-    KVRING_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::Open(options.model_path));
     KVRING_ASSIGN_OR_RETURN(cuda.kv_tokens, PoolTokens(options, source.config(), kernels::KvType::kBf16));
   }
-  return CudaExecutor::Load(options.model_path, cuda);
+  return CudaExecutor::Load(source, cuda);
 #else
   (void)options;
   return absl::UnimplementedError(

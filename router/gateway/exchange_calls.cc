@@ -40,38 +40,29 @@ void ExchangeClient::Core::Cancel(uint64_t id) {
   if (calls_.erase(id) > 0) SendCancel(id);
 }
 
-void ExchangeClient::Core::BreakWaiting(std::string_view what) {
-  std::vector<std::shared_ptr<ExchangeSink>> broken;
-  {
-    absl::MutexLock lock(&mutex_);
-    for (auto it = calls_.begin(); it != calls_.end();) {
-      if (it->second.any_delta) {
-        ++it;
-        continue;
-      }
-      broken.push_back(std::move(it->second.sink));
-      SendCancel(it->first);
-      it = calls_.erase(it);
+std::vector<ExchangeClient::Core::Call> ExchangeClient::Core::CancelThose(
+    absl::FunctionRef<bool(const Call&)> wanted) {
+  std::vector<Call> cancelled;
+  absl::MutexLock lock(&mutex_);
+  for (auto it = calls_.begin(); it != calls_.end();) {
+    if (!wanted(it->second)) {
+      ++it;
+      continue;
     }
+    cancelled.push_back(std::move(it->second));
+    SendCancel(it->first);
+    it = calls_.erase(it);
   }
-  for (const auto& sink : broken) sink->OnBroken({.what = what});
+  return cancelled;
+}
+
+void ExchangeClient::Core::BreakWaiting(std::string_view what) {
+  for (const Call& call : CancelThose([](const Call& c) { return !c.any_delta; }))
+    call.sink->OnBroken({.what = what});
 }
 
 void ExchangeClient::Core::ExpireLate(Instant now) {
-  std::vector<Call> late;
-  {
-    absl::MutexLock lock(&mutex_);
-    for (auto it = calls_.begin(); it != calls_.end();) {
-      if (!it->second.until || now < *it->second.until) {
-        ++it;
-        continue;
-      }
-      late.push_back(std::move(it->second));
-      SendCancel(it->first);
-      it = calls_.erase(it);
-    }
-  }
-  for (const Call& call : late) {
+  for (const Call& call : CancelThose([&](const Call& c) { return c.until && now >= *c.until; })) {
     call.sink->OnBroken({.what = call.any_delta ? "the answer stalled" : "no first token in time",
                          .any_delta = call.any_delta,
                          .late = true});

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 #include "common/runtime/clock.h"
 #include "kvring/v1/inference.grpc.pb.h"
@@ -68,6 +69,8 @@ class ExchangeClient::Core {
   void Forget();
   void OnStreamDone(const grpc::Status& status);
 
+  /// Gives up the calls that are wanted; their sinks are told by the caller, without the lock.
+  std::vector<Call> CancelThose(absl::FunctionRef<bool(const Call&)> wanted);
   void SendCancel(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Accept(const v1::ReplicaInfo& info);
   void Deliver(v1::ExchangeResponse::Event& event);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/block_hash.h"
 #include "router/ledger/content_chunks.h"
 #include "router/ledger/matched_runs.h"
 
@@ -44,9 +43,9 @@ const std::string* PromptMemory::TextOf(Id id) const {
 
 // Known blocks are prefix-closed as long as their holders live: the deepest known one is looked for from the
 // front, and the first gap ends it.
-std::optional<PromptMemory::Id> PromptMemory::DeepestHolder(std::string_view prompt) const {
+std::optional<PromptMemory::Id> PromptMemory::DeepestHolder(const std::vector<BlockHash>& chain) const {
   std::optional<Id> holder;
-  for (const BlockHash block : Chain(prompt)) {
+  for (const BlockHash block : chain) {
     const auto found = by_block_.find(block.value);
     if (found == by_block_.end()) break;
     holder = found->second;
@@ -73,7 +72,7 @@ std::vector<PromptMemory::Id> PromptMemory::LikelySources(std::string_view promp
 PromptMemory::Match PromptMemory::Find(std::string_view prompt) const {
   Match match;
   std::vector<Id> sources;
-  if (const auto holder = DeepestHolder(prompt)) sources.push_back(*holder);
+  if (const auto holder = DeepestHolder(Chain(prompt))) sources.push_back(*holder);
   if (!sources.empty()) match.equal_bytes = CommonPrefix(*TextOf(sources[0]), prompt);
   if (match.equal_bytes == prompt.size()) return match;
   for (const Id id : LikelySources(prompt, match.equal_bytes))
@@ -88,8 +87,8 @@ PromptMemory::Match PromptMemory::Find(std::string_view prompt) const {
   return match;
 }
 
-void PromptMemory::Index(const std::string& text, Id id) {
-  for (const BlockHash block : Chain(text)) by_block_[block.value] = id;
+void PromptMemory::Index(const std::string& text, const std::vector<BlockHash>& chain, Id id) {
+  for (const BlockHash block : chain) by_block_[block.value] = id;
   for (const ContentChunk& chunk : ContentChunks(text, 0, std::string::npos)) by_chunk_[chunk.hash] = id;
 }
 
@@ -104,7 +103,8 @@ void PromptMemory::Forget(Kept& kept) {
 
 void PromptMemory::Add(std::string prompt) {
   if (prompt.empty() || prompt.size() > max_bytes_ / 4) return;
-  if (const auto holder = DeepestHolder(prompt)) {
+  const std::vector<BlockHash> chain = Chain(prompt);
+  if (const auto holder = DeepestHolder(chain)) {
     const std::string* before = TextOf(*holder);
     if (before->starts_with(prompt)) return;
     if (prompt.starts_with(*before)) Forget(kept_[*holder - kept_.front().id]);
@@ -112,7 +112,7 @@ void PromptMemory::Add(std::string prompt) {
   const Id id = next_id_++;
   bytes_ += prompt.size();
   ++prompts_;
-  Index(prompt, id);
+  Index(prompt, chain, id);
   kept_.push_back({id, std::move(prompt)});
   while (bytes_ > max_bytes_ || kept_.size() > kMaxPrompts ||
          (!kept_.empty() && kept_.front().text.empty())) {

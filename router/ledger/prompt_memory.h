@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/block_hash.h"
 #include "router/ledger/divergence.h"
 
 namespace kvring::router {
@@ -46,9 +47,9 @@ class PromptMemory {
   };
 
   const std::string* TextOf(Id id) const;
-  std::optional<Id> DeepestHolder(std::string_view prompt) const;
+  std::optional<Id> DeepestHolder(const std::vector<BlockHash>& chain) const;
   std::vector<Id> LikelySources(std::string_view prompt, size_t begin) const;
-  void Index(const std::string& text, Id id);
+  void Index(const std::string& text, const std::vector<BlockHash>& chain, Id id);
   void Forget(Kept& kept);
 
   size_t max_bytes_;

@@ -154,8 +154,8 @@ uint64_t LineKey(std::string_view line) {
   std::string key;
   for (size_t i = 0; i < line.size(); ++i)
     if (i >= kNumberedBytes || !absl::ascii_isdigit(line[i])) key += line[i];
-  return HashName(
-      std::string_view(absl::StripAsciiWhitespace(key).data(), absl::StripAsciiWhitespace(key).size()));
+  const auto stripped = absl::StripAsciiWhitespace(key);
+  return HashName({stripped.data(), stripped.size()});
 }
 
 std::vector<Line> LongLines(std::string_view text) {
